@@ -1,0 +1,24 @@
+"""What must be settled before any test imports numba, and the fixtures every test gets."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+
+def _has_cuda_device() -> bool:
+    """Ask the driver itself: importing numba or CuPy here would settle the question too early."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    count = ctypes.c_int()
+    return driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 < count.value
+
+
+HAS_CUDA_DEVICE = _has_cuda_device()
+if not HAS_CUDA_DEVICE:
+    # Without a GPU the CUDA kernels run in numba's simulator, which is chosen when numba is imported.
+    os.environ["NUMBA_ENABLE_CUDASIM"] = "1"
+# Recycled slabs are overwritten at once, so that a view that outlives its lease is seen.
+os.environ["GPUFEED_POISON"] = "1"
