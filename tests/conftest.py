@@ -18,7 +18,7 @@ def _has_cuda_device() -> bool:
 
 HAS_CUDA_DEVICE = _has_cuda_device()
 if not HAS_CUDA_DEVICE:
-    # Without a GPU the CUDA kernels run in numba's simulator, which is chosen when numba is imported.
+    # Without a GPU the CUDA kernels run in numba's simulator, chosen when numba is imported.
     os.environ["NUMBA_ENABLE_CUDASIM"] = "1"
 # Recycled slabs are overwritten at once, so that a view that outlives its lease is seen.
 os.environ["GPUFEED_POISON"] = "1"
