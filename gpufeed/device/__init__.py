@@ -1,1 +1,137 @@
-"""device."""
+"""Devices: which there are, what the caller's current stream is, and copies between them.
+
+CuPy is imported by ``gpufeed.device.cuda`` only, and that module only once a real device is asked
+for.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from contextlib import AbstractContextManager, nullcontext
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from gpufeed.device.backend import Array, Backend
+from gpufeed.device.virtual import (
+    VirtualBackend,
+    num_virtual_devices,
+    virtual_devices,
+    virtual_stream,
+)
+from gpufeed.errors import PlaceError
+from gpufeed.places import CUDAPlace, Place, PlaceLike, as_place
+
+__all__ = [
+    "array_module",
+    "backend_for",
+    "cuda_places",
+    "num_cuda_devices",
+    "num_virtual_devices",
+    "transfer",
+    "virtual_devices",
+    "virtual_stream",
+]
+
+
+def num_cuda_devices() -> int:
+    """Return how many real CUDA devices CuPy can use; 0 without CuPy or without a driver."""
+    if importlib.util.find_spec("cupy") is None:
+        return 0
+    from gpufeed.device import cuda
+
+    return cuda.num_devices()
+
+
+def cuda_places(ids: list[int] | None = None) -> list[Place]:
+    """Return a place for every CUDA (or virtual) device, or for those in ``ids``.
+
+    >>> with virtual_devices(2):
+    ...     cuda_places()
+    [CUDAPlace(device_id=0), CUDAPlace(device_id=1)]
+
+    Raises:
+        PlaceError: There is no such device, or none at all.
+    """
+    if ids is None:
+        ids = list(range(num_virtual_devices() or num_cuda_devices())) or [0]
+    places: list[Place] = [CUDAPlace(number) for number in ids]
+    for place in places:
+        backend_for(place)
+    return places
+
+
+def backend_for(place: Place) -> Backend:
+    """Return the backend of a device that is there.
+
+    Raises:
+        PlaceError: There is no such device, or ``place`` is not a device at all.
+    """
+    if not isinstance(place, CUDAPlace):
+        raise PlaceError(f"expected a CUDAPlace, got {place}")
+    if virtual := num_virtual_devices():
+        if place.device_id >= virtual:
+            raise PlaceError(f"CUDAPlace({place.device_id}): there are {virtual} virtual devices")
+        return VirtualBackend(place)
+    real = num_cuda_devices()
+    if not real:
+        raise PlaceError(
+            f"CUDAPlace({place.device_id}): no CUDA device; use CPUPlace(), "
+            "gpufeed.virtual_devices(1), or install gpufeed[cuda13]"
+        )
+    if place.device_id >= real:
+        raise PlaceError(f"CUDAPlace({place.device_id}): there are {real} CUDA devices")
+    from gpufeed.device import cuda
+
+    return cuda.CudaBackend(place)
+
+
+def array_module(of: Array | PlaceLike) -> ModuleType:
+    """Return the module, numpy or cupy, whose functions work on an array or on a place's arrays.
+
+    >>> array_module("cpu").__name__
+    'numpy'
+
+    Arrays of virtual devices are NumPy arrays.
+    """
+    if isinstance(of, (Place, str)):
+        on_gpu = isinstance(as_place(of), CUDAPlace) and not num_virtual_devices()
+        on_gpu = on_gpu and num_cuda_devices() > 0
+    else:
+        on_gpu = hasattr(of, "__cuda_array_interface__")
+    if not on_gpu:
+        return np
+    from gpufeed.device import cuda
+
+    return cuda.array_module()
+
+
+def transfer(array: Array, source: Place, target: Place) -> Array:
+    """Copy ``array`` from one place to another and wait for it; the same place gives it back.
+
+    >>> from gpufeed.places import CPUPlace, CUDAPlace
+    >>> ids = np.array([7, 8])
+    >>> with virtual_devices(1):
+    ...     there = transfer(ids, CPUPlace(), CUDAPlace(0))
+    >>> there.tolist(), there is ids
+    ([7, 8], False)
+    """
+    if source == target:
+        return array
+    host: np.ndarray[Any, Any] = array
+    if isinstance(source, CUDAPlace):
+        host = backend_for(source).to_host(array)
+    return backend_for(target).from_host(host) if isinstance(target, CUDAPlace) else host
+
+
+def _make_current(place: Place) -> AbstractContextManager[object]:
+    if isinstance(place, CUDAPlace) and not num_virtual_devices():
+        backend_for(place)
+        from gpufeed.device import cuda
+
+        return cuda.make_current(place.device_id)
+    return nullcontext()
+
+
+Place.make_current = _make_current

@@ -1,0 +1,295 @@
+"""Virtual devices: host threads that behave like CUDA streams, so that no test needs a GPU.
+
+A stream is a thread with a FIFO of real work; what is enqueued runs later and in order, and streams
+order themselves only through events. So a forgotten wait gives wrong data here just as it does on
+hardware, and with ``jitter`` it does so soon.
+
+The current stream of a virtual device is the host itself, unless ``with virtual_stream(place)`` is
+active in the calling thread: waiting on the host blocks.
+
+Lifetime: a stream's thread starts with its first work and ends when the stream object is gone (it
+holds the queue only, never the stream), at ``close()``, or at interpreter exit.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from gpufeed.device.backend import Array, Event, HostBytes, Memory, Stream
+from gpufeed.device.host import aligned_bytes, root_view, view_at
+from gpufeed.errors import PlaceError
+from gpufeed.places import CUDAPlace, PlaceLike, as_place
+
+__all__ = [
+    "VirtualBackend",
+    "VirtualEvent",
+    "VirtualStream",
+    "num_virtual_devices",
+    "virtual_devices",
+    "virtual_stream",
+]
+
+_JITTER_S = 0.002  # longest delay before a piece of work
+Work = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class _Settings:
+    count: int
+    seed: int | None = None
+    jitter: bool = False
+
+
+_settings: _Settings | None = None
+_stream_numbers = count()
+
+
+def num_virtual_devices() -> int:
+    """Return how many virtual devices there are; 0 where CUDA devices are real."""
+    if _settings is not None:
+        return _settings.count
+    said = os.environ.get("GPUFEED_VIRTUAL_DEVICES") or "0"
+    if not said.isdecimal():
+        raise PlaceError(f"GPUFEED_VIRTUAL_DEVICES must be a whole number >= 0, got {said!r}")
+    return int(said)
+
+
+class virtual_devices:  # noqa: N801 - used like a function
+    """Make ``CUDAPlace(0)`` to ``CUDAPlace(n - 1)`` exist, on any machine.
+
+    Takes effect at once and lasts, or until the end of the ``with`` block it opens.
+
+    >>> with virtual_devices(2):
+    ...     num_virtual_devices()
+    2
+
+    Args:
+        n: Number of devices; 0 means that CUDA devices are real ones again.
+        seed: Makes the delays of ``jitter`` repeat.
+        jitter: Delay every piece of work by up to 2 ms, at random.
+
+    Raises:
+        PlaceError: ``n`` is not a whole number >= 0.
+    """
+
+    def __init__(self, n: int, *, seed: int | None = None, jitter: bool = False) -> None:
+        global _settings
+        if isinstance(n, bool) or not isinstance(n, int) or n < 0:
+            raise PlaceError(f"virtual_devices.n must be a whole number >= 0, got {n!r}")
+        self._before = _settings
+        _settings = _Settings(n, seed, jitter)
+
+    def __enter__(self) -> virtual_devices:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        global _settings
+        _settings = self._before
+
+
+class VirtualEvent:
+    """Passed once the stream's thread reaches it; carries the first error of the work before it."""
+
+    def __init__(self) -> None:
+        self._passed = threading.Event()
+        self.error: BaseException | None = None
+
+    def query(self) -> bool:
+        """Return whether the event has passed."""
+        return self._passed.is_set()
+
+    def synchronize(self) -> None:
+        """Block until the event has passed; raise what the work before it raised."""
+        self._passed.wait()
+        if self.error is not None:
+            raise self.error
+
+    def set(self, error: BaseException | None) -> None:
+        """Let the event pass."""
+        self.error = error
+        self._passed.set()
+
+    def wait(self) -> None:
+        """Block until the event has passed, whatever became of the work before it."""
+        self._passed.wait()
+
+
+class VirtualStream:
+    """A thread that does work in the order in which it was enqueued.
+
+    >>> done = []
+    >>> stream = VirtualStream()
+    >>> stream.call(lambda: done.append("copy"))
+    >>> stream.synchronize()
+    >>> done
+    ['copy']
+    """
+
+    def __init__(self) -> None:
+        settings = _settings or _Settings(0)
+        delays = None
+        if settings.jitter:
+            number = next(_stream_numbers)
+            delays = random.Random(None if settings.seed is None else settings.seed * 1009 + number)
+        self._queue: SimpleQueue[Work | VirtualEvent | None] = SimpleQueue()
+        self._thread = threading.Thread(
+            target=_work_through,
+            args=(self._queue, delays),
+            name="gpufeed-virtual-stream",
+            daemon=True,
+        )
+        self._start = threading.Lock()
+        self._stop = weakref.finalize(self, self._queue.put, None)
+
+    def call(self, work: Work) -> None:
+        """Do ``work`` on the stream's thread, after everything enqueued before it.
+
+        What it raises is raised again by the next `synchronize` of this stream or of a later event.
+        """
+        self._put(work)
+
+    def wait(self, event: Event) -> None:
+        """Hold all work enqueued from now on until ``event`` has passed."""
+        self._put(event.synchronize)
+
+    def record(self) -> VirtualEvent:
+        """Return an event that passes once everything enqueued so far is done."""
+        event = VirtualEvent()
+        self._put(event)
+        return event
+
+    def synchronize(self) -> None:
+        """Block until everything enqueued so far is done, and raise what it raised."""
+        self.record().synchronize()
+
+    def close(self) -> None:
+        """Finish what is enqueued and end the thread."""
+        self._stop()
+        if self._thread.ident is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _put(self, work: Work | VirtualEvent) -> None:
+        if not self._stop.alive:
+            raise PlaceError("VirtualStream: the stream is closed")
+        if self._thread.ident is None:
+            with self._start:
+                if self._thread.ident is None:
+                    self._thread.start()
+        self._queue.put(work)
+
+
+def _work_through(
+    queue: SimpleQueue[Work | VirtualEvent | None], delays: random.Random | None
+) -> None:
+    error: BaseException | None = None
+    never = threading.Event()
+    while (work := queue.get()) is not None:
+        if delays is not None:
+            never.wait(delays.uniform(0, _JITTER_S))
+        if isinstance(work, VirtualEvent):
+            work.set(error)
+        elif error is None:  # like a device: nothing runs after the first failure
+            try:
+                work()
+            except BaseException as caught:  # noqa: BLE001 - handed to whoever synchronizes
+                error = caught
+        del work  # or this thread would keep the last batch alive until the next one
+
+
+_current = threading.local()
+
+
+@contextmanager
+def virtual_stream(place: PlaceLike) -> Iterator[VirtualStream]:
+    """Make a new stream of a virtual device the current one of this thread.
+
+    Inside, a feed's ``next()`` makes this stream wait and returns at once, as on a GPU; whatever
+    reads the feed has to go through ``stream.call``.
+
+    >>> with virtual_devices(1), virtual_stream("cuda:0") as stream:
+    ...     stream.call(lambda: None)
+    ...     stream.synchronize()
+    """
+    device = as_place(place)
+    if not isinstance(device, CUDAPlace) or device.device_id >= num_virtual_devices():
+        raise PlaceError(f"virtual_stream.place must be a virtual device, got {device}")
+    streams: dict[int, list[VirtualStream]] = _current.__dict__.setdefault("streams", {})
+    stack = streams.setdefault(device.device_id, [])
+    stream = VirtualStream()
+    stack.append(stream)
+    try:
+        yield stream
+    finally:
+        stack.remove(stream)
+        stream.close()
+
+
+class VirtualBackend:
+    """One virtual device: NumPy arrays for memory, threads for streams."""
+
+    def __init__(self, place: CUDAPlace) -> None:
+        self.place = place
+
+    def host_memory(self, nbytes: int) -> HostBytes:
+        """Allocate host memory."""
+        return aligned_bytes(nbytes)
+
+    def device_memory(self, nbytes: int) -> HostBytes:
+        """Allocate "device" memory: a NumPy array."""
+        return aligned_bytes(nbytes)
+
+    def stream(self) -> VirtualStream:
+        """Make a stream."""
+        return VirtualStream()
+
+    def current_stream(self, stream: object | None = None) -> Stream | None:
+        """Return the innermost active `virtual_stream` of this thread, or None for the host."""
+        if stream is not None:
+            if not isinstance(stream, VirtualStream):
+                raise PlaceError(f"{self.place}: stream must be a VirtualStream, got {stream!r}")
+            return stream
+        stack = _current.__dict__.get("streams", {}).get(self.place.device_id)
+        return stack[-1] if stack else None
+
+    def copy_to_device(self, source: HostBytes, target: Memory, nbytes: int, to: Stream) -> None:
+        """Enqueue the copy."""
+        assert isinstance(target, np.ndarray)
+        to.call(lambda: np.copyto(target[:nbytes], source[:nbytes]))
+
+    def view(self, memory: Memory, owner: object) -> Array:
+        """Return the memory as uint8; its views keep ``owner`` alive."""
+        return root_view(owner)
+
+    def array(self, root: Array, offset: int, shape: tuple[int, ...], dtype: object) -> Array:
+        """Return a typed view."""
+        return view_at(root, offset, shape, dtype)
+
+    def fill(self, memory: Memory, value: int, on: Stream) -> None:
+        """Enqueue the fill."""
+        assert isinstance(memory, np.ndarray)
+        on.call(lambda: memory.fill(value))
+
+    def from_host(self, array: np.ndarray[Any, Any]) -> Array:
+        """Copy the array."""
+        return array.copy()
+
+    def to_host(self, array: Array) -> np.ndarray[Any, Any]:
+        """Copy the array."""
+        return np.array(array)
