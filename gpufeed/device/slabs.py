@@ -1,0 +1,278 @@
+"""Slabs: reused memory that holds a whole batch, and the leases under which users hold them.
+
+Lifetime of a slab:
+
+    free ──acquire──> taken ──lease──> leased ──last view dies──> dead ──recycle──> free
+                        └───────────────release───────────────────────────────────────┘
+
+A slab comes back only when *every* view of it is dead, and with the events that must pass before
+it may be written again: dropping the last reference is not enough, because streams run later. A
+lease's finalizer may run anywhere, in the middle of a held lock too, so it does nothing but put its
+slab on a queue; the consumer's next step records the events (`SlabRing.recycle`).
+
+Rings never block a consumer that keeps its feeds: each held feed lets the ring grow by one slab.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from typing import Any, Generic, TypeVar
+
+from gpufeed.device.backend import Event, Memory, Stream
+from gpufeed.errors import GpufeedError
+
+__all__ = ["POISON", "Lease", "RingClosed", "Slab", "SlabRing", "poisoning", "size_class"]
+
+MemoryT = TypeVar("MemoryT", bound=Memory)
+
+POISON = 0xCD
+_SMALLEST = 4096
+
+
+def poisoning() -> bool:
+    """Return whether recycled slabs are overwritten with 0xCD (``GPUFEED_POISON=1``)."""
+    return os.environ.get("GPUFEED_POISON", "0") not in ("", "0")
+
+
+def size_class(nbytes: int) -> int:
+    """Round up so that sizes grow geometrically: four classes an octave, 25% waste at most.
+
+    >>> size_class(1), size_class(5000), size_class(1 << 20), size_class((1 << 20) + 1)
+    (4096, 5120, 1048576, 1310720)
+    """
+    if nbytes <= _SMALLEST:
+        return _SMALLEST
+    step = 1 << (nbytes - 1).bit_length() - 3
+    return -(-nbytes // step) * step
+
+
+class RingClosed(GpufeedError):  # noqa: N818 - an end, not a failure
+    """The ring was closed while a producer waited for a slab."""
+
+
+class Slab(Generic[MemoryT]):
+    """One block of memory and what must happen before it may be written again."""
+
+    __slots__ = ("busy", "memory")
+
+    def __init__(self, memory: MemoryT) -> None:
+        self.memory = memory
+        self.busy: list[Event] = []
+
+    def is_idle(self) -> bool:
+        """Return whether the memory may be written at once."""
+        return all(event.query() for event in self.busy)
+
+    def wait(self) -> None:
+        """Block the calling thread until the memory may be written."""
+        for event in self.busy:
+            event.synchronize()
+        self.busy = []
+
+
+class _Use(Generic[MemoryT]):
+    """What outlives a lease: the slab it held and who read it."""
+
+    __slots__ = ("delivered", "ready", "slab", "streams")
+
+    def __init__(self, slab: Slab[MemoryT]) -> None:
+        self.slab = slab
+        self.ready: Event | None = None
+        self.streams: list[Stream] = []
+        self.delivered = False
+
+
+class Lease:
+    """Holds one slab for as long as any view of it lives.
+
+    Every array of a feed is based on its lease, so the garbage collector knows when the last one is
+    gone. `record_stream` adds a stream that reads the feed to those that are waited for.
+    """
+
+    __slots__ = ("__weakref__", "_as_stream", "_dead", "_use")
+
+    def __init__(
+        self,
+        use: _Use[Any],
+        dead: SimpleQueue[_Use[Any]],
+        as_stream: Callable[[object], Stream | None],
+    ) -> None:
+        self._use = use
+        self._dead = dead
+        self._as_stream = as_stream
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        """How NumPy sees a slab in host memory."""
+        interface: dict[str, Any] = self._use.slab.memory.__array_interface__
+        return interface
+
+    def ready_at(self, event: Event) -> None:
+        """Say when the slab's content is complete: not before ``event`` may it be written again."""
+        self._use.ready = event
+
+    def record_stream(self, stream: object) -> None:
+        """Keep the slab until the work that ``stream`` has at the time of the last view's death.
+
+        Args:
+            stream: A stream of the feed's device (ours, CuPy's, torch's, or a DLPack stream).
+        """
+        found = self._as_stream(stream)
+        if found is not None and found not in self._use.streams:
+            self._use.streams.append(found)
+
+    def __del__(self) -> None:
+        self._dead.put(self._use)
+
+
+class SlabRing(Generic[MemoryT]):
+    """Slabs that are used again and again, by one producer and one consumer.
+
+    The ring holds at most ``depth + 2`` slabs: ``depth`` ahead, one being filled and one with the
+    consumer, whose loop variable keeps its feed until the next one is there. A consumer that keeps
+    more feeds is given that many more slabs. All slabs grow to the largest batch seen, in geometric
+    size classes, so the number made is bounded whatever the sizes.
+
+    Args:
+        allocate: Makes memory of a number of bytes.
+        depth: How far the producer runs ahead; None never makes it wait.
+        as_stream: Turns what a user calls a stream into one of the backend's.
+    """
+
+    def __init__(
+        self,
+        allocate: Callable[[int], MemoryT],
+        depth: int | None = None,
+        as_stream: Callable[[object], Stream | None] = lambda stream: None,
+    ) -> None:
+        self._allocate = allocate
+        self._as_stream = as_stream
+        self._depth = depth
+        self._limit = None if depth is None else depth + 2
+        self._max_free = (2 if depth is None else depth) + 2
+        self._free: deque[Slab[MemoryT]] = deque()
+        self._dead: SimpleQueue[_Use[MemoryT]] = SimpleQueue()
+        self._changed = threading.Condition()
+        self._closed = False
+        self._capacity = 0
+        self.nbytes = 0
+        self.num_made = 0
+        self.num_taken = 0
+        self.num_held = 0
+
+    def acquire(self, nbytes: int) -> Slab[MemoryT]:
+        """Take a slab of at least ``nbytes``; the caller sees to its ``busy`` events.
+
+        An idle slab is taken first, then a new one is made while there is room for it, and only
+        then one that some stream still works on.
+
+        Raises:
+            RingClosed: The ring was closed, before or during the wait.
+        """
+        with self._changed:
+            while not (self._free or self._closed or self._may_grow()):
+                self._changed.wait()
+            if self._closed:
+                raise RingClosed("SlabRing: closed")
+            self._capacity = max(self._capacity, size_class(nbytes))
+            slab = self._choose(nbytes)
+            outgrown = None
+            if slab is None and self._free and not self._may_grow():
+                outgrown = self._free.popleft()
+            self.num_taken += 1
+        if slab is not None:
+            return slab
+        try:
+            if outgrown is not None:
+                outgrown.wait()  # a stream may still read it
+            return self._make(outgrown)
+        except BaseException:
+            with self._changed:
+                self.num_taken -= 1
+            raise
+
+    def _choose(self, nbytes: int) -> Slab[MemoryT] | None:
+        """Take the oldest fitting free slab that is idle, or any if no new one may be made."""
+        fitting = [slab for slab in self._free if slab.memory.nbytes >= nbytes]
+        slab = next((slab for slab in fitting if slab.is_idle()), None)
+        if slab is None and fitting and not self._may_grow():
+            slab = fitting[0]
+        if slab is not None:
+            self._free.remove(slab)
+        return slab
+
+    def _may_grow(self) -> bool:
+        num_slabs = self.num_taken + len(self._free)
+        return len(self._free) < self._max_free and (self._limit is None or num_slabs < self._limit)
+
+    def _make(self, instead_of: Slab[MemoryT] | None) -> Slab[MemoryT]:
+        slab = Slab(self._allocate(self._capacity))
+        with self._changed:
+            self.num_made += 1
+            self.nbytes += slab.memory.nbytes - (instead_of.memory.nbytes if instead_of else 0)
+        return slab
+
+    def lease(self, slab: Slab[MemoryT]) -> Lease:
+        """Hand an acquired slab over to the views that will be made of it."""
+        return Lease(_Use(slab), self._dead, self._as_stream)
+
+    def deliver(self, lease: Lease, stream: Stream | None) -> None:
+        """Count ``lease`` as held by the consumer, who reads it on ``stream`` (None: the host)."""
+        use = lease._use
+        use.delivered = True
+        if stream is not None:
+            use.streams.append(stream)
+        self.num_held += 1
+
+    def release(self, slab: Slab[MemoryT], *busy: Event) -> None:
+        """Give back a slab that nobody has a view of, to be written after ``busy``."""
+        slab.busy = list(busy)
+        with self._changed:
+            self._give_back([slab])
+
+    def recycle(self) -> None:
+        """Give back the slabs of all leases that died; call it on the consumer's thread.
+
+        Records one event a stream, however many leases died since the last call.
+        """
+        uses: list[_Use[MemoryT]] = []
+        while True:
+            try:
+                uses.append(self._dead.get_nowait())
+            except Empty:
+                break
+        events: dict[Stream, Event] = {}
+        for use in uses:
+            use.slab.busy = [] if use.ready is None else [use.ready]
+            for stream in use.streams:
+                if stream not in events:
+                    events[stream] = stream.record()
+                use.slab.busy.append(events[stream])
+        with self._changed:
+            self.num_held -= sum(use.delivered for use in uses)
+            if self._depth is not None:
+                self._limit = self._depth + 1 + max(1, self.num_held)
+            self._give_back([use.slab for use in uses])
+
+    def _give_back(self, slabs: list[Slab[MemoryT]]) -> None:
+        self.num_taken -= len(slabs)
+        for slab in slabs:
+            if self._closed or len(self._free) >= self._max_free:
+                self.nbytes -= slab.memory.nbytes
+            else:
+                self._free.append(slab)
+        self._changed.notify_all()
+
+    def close(self) -> None:
+        """Free what is free and wake a waiting producer. Leased slabs live on with their views."""
+        with self._changed:
+            self._closed = True
+            free, self._free = self._free, deque()
+            self.nbytes -= sum(slab.memory.nbytes for slab in free)
+            self._changed.notify_all()
+        for slab in free:
+            slab.wait()  # pinned memory must not be freed under a running copy

@@ -1,0 +1,213 @@
+"""Staging: where a planned batch is written, and how it gets to its place.
+
+On `CPUPlace` the batch is written once, into the slab whose views the user receives. On a device it
+is written once into a page-locked slab, sent by one asynchronous copy into a device slab, and
+unpacked there (widened, densified) on a second stream, so that the copy stream only ever copies:
+
+    copy stream    wait(slab's last readers)  copy ── record(copied)
+    unpack stream                             wait(copied)  kernels ── record(ready)
+    consumer's                                              wait(ready)  compute ...
+
+The host never waits for a stream here, except for a page-locked slab that is still being read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Generic, Protocol, TypeVar
+
+from gpufeed.device import backend_for
+from gpufeed.device.backend import Array, Backend, Event, Stream
+from gpufeed.device.host import aligned_bytes, root_view, view_at
+from gpufeed.device.slabs import POISON, Lease, SlabRing, poisoning
+from gpufeed.places import CUDAPlace, Place
+
+__all__ = ["DeviceStaging", "HostStaging", "MakeArray", "Plan", "Staged", "Staging", "staging_for"]
+
+MakeArray = Callable[[int, tuple[int, ...], object], Array]
+FeedT = TypeVar("FeedT")
+FeedT_co = TypeVar("FeedT_co", covariant=True)
+
+
+class Plan(Protocol[FeedT_co]):
+    """A batch whose sizes are known, still to be written; `gpufeed.collate` makes them.
+
+    A slab is a wire prefix, filled by the transfer, and an unpacked region, filled by kernels.
+    """
+
+    @property
+    def wire_nbytes(self) -> int:
+        """Bytes that travel."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the whole slab; more than `wire_nbytes` if something is unpacked."""
+
+    def wire_arrays(self, make: MakeArray) -> list[Array]:
+        """Return the arrays of the wire prefix, made by ``make(offset, shape, dtype)``."""
+
+    def unpacked_arrays(self, make: MakeArray) -> list[Array]:
+        """Return the arrays of the unpacked region."""
+
+    def write(self, wire: list[Array]) -> None:
+        """Write every value, once, into the wire arrays (in host memory)."""
+
+    def unpack(self, wire: list[Array], unpacked: list[Array]) -> None:
+        """Fill the unpacked region from the wire prefix, by kernels."""
+
+    def feed(self, wire: list[Array], unpacked: list[Array], lease: Lease) -> FeedT_co:
+        """Return what the user gets: tensors over these arrays."""
+
+
+@dataclass(frozen=True)
+class Staged(Generic[FeedT]):
+    """A feed on its way: complete once ``ready`` has passed (None: already)."""
+
+    feed: FeedT
+    lease: Lease
+    ready: Event | None
+    nbytes: int
+
+
+class Staging(Protocol):
+    """One place's rings and streams, used by one producer and one consumer at a time."""
+
+    @property
+    def place(self) -> Place:
+        """Where the feeds live."""
+
+    @property
+    def num_held(self) -> int:
+        """Feeds that the consumer keeps."""
+
+    def stage(self, plan: Plan[FeedT]) -> Staged[FeedT]:
+        """Write a batch and start its transfer; runs on the producer's thread."""
+
+    def deliver(self, staged: Staged[FeedT], stream: object | None = None) -> FeedT:
+        """Return the feed, ordered before whatever the consumer enqueues next."""
+
+    def recycle(self) -> None:
+        """Take back what the consumer has dropped; runs on the consumer's thread."""
+
+    def close(self) -> None:
+        """Free the rings and wake a waiting producer."""
+
+
+class HostStaging:
+    """Batches written into leased slabs of pageable memory."""
+
+    def __init__(self, place: Place, depth: int | None = None) -> None:
+        self.place = place
+        self.ring = SlabRing(aligned_bytes, depth)
+
+    @property
+    def num_held(self) -> int:
+        """Feeds that the consumer keeps."""
+        return self.ring.num_held
+
+    def stage(self, plan: Plan[FeedT]) -> Staged[FeedT]:
+        """Write the batch where the user will read it."""
+        slab = self.ring.acquire(plan.nbytes)
+        if poisoning():
+            slab.memory.fill(POISON)
+        lease = self.ring.lease(slab)
+        make = partial(view_at, root_view(lease))
+        wire, unpacked = plan.wire_arrays(make), plan.unpacked_arrays(make)
+        plan.write(wire)
+        plan.unpack(wire, unpacked)
+        return Staged(plan.feed(wire, unpacked, lease), lease, None, plan.nbytes)
+
+    def deliver(self, staged: Staged[FeedT], stream: object | None = None) -> FeedT:
+        """Return the feed."""
+        self.ring.deliver(staged.lease, None)
+        return staged.feed
+
+    def recycle(self) -> None:
+        """Take back what the consumer has dropped."""
+        self.ring.recycle()
+
+    def close(self) -> None:
+        """Free the ring."""
+        self.ring.close()
+
+
+class DeviceStaging:
+    """Batches sent to one device by one copy each, on streams of their own."""
+
+    def __init__(self, place: Place, depth: int | None = None) -> None:
+        self.place = place
+        self.backend: Backend = backend_for(place)
+        self.host_ring = SlabRing(self.backend.host_memory, depth)
+        self.device_ring = SlabRing(self.backend.device_memory, depth, self.backend.current_stream)
+        self.copy_stream: Stream = self.backend.stream()
+        self.unpack_stream: Stream = self.backend.stream()
+
+    @property
+    def num_held(self) -> int:
+        """Feeds that the consumer keeps."""
+        return self.device_ring.num_held
+
+    def stage(self, plan: Plan[FeedT]) -> Staged[FeedT]:
+        """Write the batch into a page-locked slab and enqueue its copy and its kernels."""
+        host = self.host_ring.acquire(plan.wire_nbytes)
+        copied: list[Event] = []
+        try:
+            host.wait()
+            if poisoning():
+                host.memory.fill(POISON)
+            plan.write(plan.wire_arrays(partial(view_at, host.memory)))
+            device = self.device_ring.acquire(plan.nbytes)
+            lease = self.device_ring.lease(device)
+            for event in device.busy:
+                self.copy_stream.wait(event)
+            if poisoning():
+                self.backend.fill(device.memory, POISON, self.copy_stream)
+            self.backend.copy_to_device(
+                host.memory, device.memory, plan.wire_nbytes, self.copy_stream
+            )
+            copied.append(self.copy_stream.record())
+        finally:
+            self.host_ring.release(host, *copied)
+        ready = copied[0]
+        lease.ready_at(ready)
+        make = partial(self.backend.array, self.backend.view(device.memory, lease))
+        wire, unpacked = plan.wire_arrays(make), plan.unpacked_arrays(make)
+        if unpacked:
+            self.unpack_stream.wait(ready)
+            self.unpack_stream.call(partial(plan.unpack, wire, unpacked))
+            ready = self.unpack_stream.record()
+            lease.ready_at(ready)
+        return Staged(plan.feed(wire, unpacked, lease), lease, ready, plan.nbytes)
+
+    def deliver(self, staged: Staged[FeedT], stream: object | None = None) -> FeedT:
+        """Make the consumer's stream wait for the feed, or the host where that is the consumer."""
+        assert staged.ready is not None
+        current = self.backend.current_stream(stream)
+        if current is None:
+            staged.ready.synchronize()
+        else:
+            current.wait(staged.ready)
+        self.device_ring.deliver(staged.lease, current)
+        return staged.feed
+
+    def recycle(self) -> None:
+        """Take back what the consumer has dropped, behind the streams that read it."""
+        self.device_ring.recycle()
+
+    def close(self) -> None:
+        """Free the rings."""
+        self.device_ring.close()
+        self.host_ring.close()
+
+
+def staging_for(place: Place, depth: int | None = None) -> Staging:
+    """Return the staging of a place.
+
+    Raises:
+        PlaceError: The place is a device that is not there.
+    """
+    if isinstance(place, CUDAPlace):
+        return DeviceStaging(place, depth)
+    return HostStaging(place, depth)
