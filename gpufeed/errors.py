@@ -29,6 +29,7 @@ __all__ = [
     "GpufeedError",
     "LoDError",
     "MissingExtra",
+    "MissingFile",
     "PlaceError",
     "ReaderError",
     "ReaderTimeout",
@@ -55,6 +56,10 @@ class PlaceError(GpufeedError, RuntimeError):
 
 class FormatError(GpufeedError, ValueError):
     """A file that is damaged or of another format; names file, position, expected and got."""
+
+
+class MissingFile(FormatError, FileNotFoundError):  # noqa: N818 - as MissingExtra
+    """A file, or every file of a pattern, is not there; names it."""
 
 
 class ComposeNotAligned(GpufeedError, ValueError):  # noqa: N818 - the reference's name

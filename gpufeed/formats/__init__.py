@@ -1,1 +1,115 @@
-"""formats."""
+"""File formats: one module each, behind a registry that users can add to.
+
+A format is a tag (``"csv"``) and an opener: a function of a `Source` and the format's own options
+that returns an iterable of samples. An iterable that also has ``count()`` and ``tail(skip)`` (see
+`Seekable`) is resumed without reading what was skipped. Formats know files; readers and passes
+are built on them in `gpufeed.creator`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from gpufeed.errors import FormatError
+from gpufeed.formats.csv import read_csv
+from gpufeed.formats.idx import IdxFile
+from gpufeed.formats.source import PathLike, Source, locate
+from gpufeed.formats.svmlight import read_svmlight
+from gpufeed.formats.text import read_text
+
+__all__ = ["Format", "Opener", "PathLike", "Seekable", "Source", "locate", "register", "resolve"]
+
+Opener = Callable[..., Iterable[Any]]
+
+
+@runtime_checkable
+class Seekable(Protocol):
+    """Samples that know their number and can start at any of them."""
+
+    def count(self) -> int:
+        """Return the number of samples.
+
+        Not ``__len__``: ``list`` would allocate for it before a damaged file is found out.
+        """
+
+    def tail(self, skip: int) -> Iterator[Any]:
+        """Yield the samples after the first ``skip``."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """A registered format.
+
+    Attributes:
+        tag: Its name, as in ``creator.open("tag:path")``.
+        opener: ``opener(source, **options)`` returns an iterable of samples.
+        endings: Of file names that are of this format, compression suffixes aside.
+    """
+
+    tag: str
+    opener: Opener
+    endings: tuple[str, ...] = ()
+
+
+_formats: dict[str, Format] = {}
+
+
+def register(tag: str, opener: Opener, *, endings: Iterable[str] = ()) -> None:
+    """Add a format, or replace the one of the same tag.
+
+    >>> def read_words(source):
+    ...     with source.open() as stream:
+    ...         for line in stream:
+    ...             yield from line.split()
+    >>> register("words", read_words, endings=[".words"])
+    >>> resolve("words:corpus/*")[0].tag, resolve("corpus.words.gz")[0].tag
+    ('words', 'words')
+
+    Args:
+        tag: Two or more of ``a-z 0-9 _``, a letter first.
+        opener: ``opener(source, **options)`` returns an iterable of samples; source is a `Source`.
+        endings: Of file names that `creator.open` gives to this format.
+
+    Raises:
+        FormatError: ``tag`` is spelled otherwise.
+    """
+    if not re.fullmatch(_TAG, tag):
+        raise FormatError(f"register.tag must be two or more of a-z, 0-9 and _, got {tag!r}")
+    _formats[tag] = Format(tag, opener, tuple(endings))
+
+
+def resolve(spec: str) -> tuple[Format, str]:
+    """Return the format that ``"tag:path"`` names, or that the path's ending implies, and the path.
+
+    >>> resolve("csv:table.dat")[1], resolve("table.csv.gz")[0].tag
+    ('table.dat', 'csv')
+
+    Raises:
+        FormatError: No such format.
+    """
+    tagged = re.match(f"({_TAG}):", spec)
+    if tagged:
+        path = spec[tagged.end() :]
+        if tagged[1] in _formats:
+            return _formats[tagged[1]], path
+    else:
+        path = spec
+        name = Source(path).stem.lower()
+        for form in _formats.values():
+            if name.endswith(form.endings):
+                return form, path
+    known = ", ".join(_formats)
+    raise FormatError(f"{spec}: unknown format; write 'tag:path' with one of the tags {known}")
+
+
+# One letter before a colon is a drive, not a tag.
+_TAG = "[a-z][a-z0-9_]+"
+
+register("text", read_text, endings=[".txt"])
+register("csv", read_csv, endings=[".csv"])
+# MNIST's files have no suffix: train-images-idx3-ubyte.
+register("idx", IdxFile, endings=[".idx", "idx1-ubyte", "idx2-ubyte", "idx3-ubyte", "idx4-ubyte"])
+register("svmlight", read_svmlight, endings=[".svm", ".svmlight", ".libsvm"])

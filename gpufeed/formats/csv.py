@@ -1,0 +1,146 @@
+"""CSV: one tuple a row, of all columns or some, as text or converted.
+
+The dialect is that of the standard library's ``csv`` module: fields with delimiters, quotes or
+line breaks in them are quoted. Blank lines are skipped.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpufeed.errors import FormatError
+from gpufeed.formats.source import Source
+from gpufeed.formats.text import decode_lines
+
+__all__ = ["Column", "Dtypes", "read_csv"]
+
+Column = str | int
+Dtype = str | type | np.dtype[Any]
+Dtypes = Dtype | Mapping[Column, Dtype]
+_Convert = Callable[[str], Any]
+
+_BOOLS = {"0": False, "1": True, "false": False, "true": True}
+
+
+def read_csv(
+    source: Source,
+    columns: Sequence[Column] | None = None,
+    dtypes: Dtypes | None = None,
+    *,
+    header: bool = True,
+    delimiter: str = ",",
+) -> Iterator[tuple[Any, ...]]:
+    """Yield one tuple a row.
+
+    Args:
+        source: The file.
+        columns: Names (with a header) or positions from 0, in the order wanted; None takes all.
+        dtypes: One for all columns, or a mapping from column to dtype; the rest stays text.
+        header: Whether the first row names the columns.
+        delimiter: One character.
+
+    Raises:
+        FormatError: A row has another number of fields, a field does not convert, a column is not
+            there; names file, line, column, expected and got. The rows before it have been yielded.
+    """
+    if not isinstance(delimiter, str) or len(delimiter) != 1:
+        raise FormatError(f"csv.delimiter must be one character, got {delimiter!r}")
+    with source.open() as stream:
+        lines = decode_lines(stream, source.path, newline="")
+        rows = csv.reader(lines, delimiter=delimiter, strict=True)
+        table: _Table | None = None
+        try:
+            for row in rows:
+                if not row:
+                    continue
+                if table is None:
+                    names = row if header else [str(k) for k in range(len(row))]
+                    table = _Table(source.path, names, columns, dtypes)
+                    if header:
+                        continue
+                yield table.convert(row, rows.line_num)
+        except csv.Error as error:
+            raise FormatError(f"{source.path}, line {rows.line_num}: {error}") from error
+
+
+class _Table:
+    """The columns wanted from a file, and how each is converted."""
+
+    def __init__(
+        self,
+        path: str,
+        names: list[str],
+        columns: Sequence[Column] | None,
+        dtypes: Dtypes | None,
+    ) -> None:
+        self._path = path
+        self._names = names
+        wanted = range(len(names)) if columns is None else [self._position(c) for c in columns]
+        said: dict[int, Dtype] = {}
+        if isinstance(dtypes, Mapping):
+            said = {self._position(column): dtype for column, dtype in dtypes.items()}
+        elif dtypes is not None:
+            said = dict.fromkeys(wanted, dtypes)
+        self._fields = [(k, *_converter(said.get(k, "str"))) for k in wanted]
+
+    def _position(self, column: Column) -> int:
+        """Return where a column stands."""
+        if isinstance(column, int) and 0 <= column < len(self._names):
+            return column
+        if self._names.count(str(column)) == 1:
+            return self._names.index(str(column))
+        raise FormatError(
+            f"{self._path}: expected one column {column!r}, got columns {', '.join(self._names)}"
+        )
+
+    def convert(self, row: list[str], line: int) -> tuple[Any, ...]:
+        if len(row) != len(self._names):
+            raise FormatError(
+                f"{self._path}, line {line}: expected {len(self._names)} fields, got {len(row)}"
+            )
+        sample = []
+        for position, convert, rule in self._fields:
+            try:
+                sample.append(convert(row[position]))
+            except (ValueError, KeyError):
+                raise FormatError(
+                    f"{self._path}, line {line}, column {self._names[position]!r}: "
+                    f"expected {rule}, got {row[position][:60]!r}"
+                ) from None
+        return tuple(sample)
+
+
+def _converter(dtype: Dtype) -> tuple[_Convert, str]:
+    """Return the function from text to a value of ``dtype``, and the rule it enforces."""
+    try:
+        kind = np.dtype(dtype)
+    except TypeError as error:
+        raise FormatError(f"csv.dtypes must be NumPy dtypes, got {dtype!r}") from error
+    if kind.kind == "U":
+        return str, "text"
+    if kind.kind == "b":
+        return lambda text: _BOOLS[text.strip().lower()], "0, 1, true or false"
+    if kind.kind in "iu":
+        low, high = int(np.iinfo(kind).min), int(np.iinfo(kind).max)
+        return lambda text: _integer(text, low, high), f"a whole number in [{low}, {high}]"
+    if kind.kind == "f":
+        return _float, "a number"
+    raise FormatError(f"csv.dtypes must be of text, bool, integers or floats, got {kind}")
+
+
+def _integer(text: str, low: int, high: int) -> int:
+    number = int(text)
+    # Python's own syntax is wider: it also reads underscores between digits.
+    if "_" in text or not low <= number <= high:
+        raise ValueError
+    return number
+
+
+def _float(text: str) -> float:
+    if "_" in text:
+        raise ValueError
+    return float(text)

@@ -1,0 +1,159 @@
+"""svmlight (libsvm): sparse rows as text, ``label [qid:q] index:value ... # comment`` a line.
+
+Indices count from 1 unless ``zero_based``, and rise within a line. Blank lines and comments are
+skipped.
+
+Source: svmlight.joachims.org; unsorted and repeated indices are errors, as in scikit-learn's
+``load_svmlight_file``.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpufeed.errors import FormatError
+from gpufeed.formats.source import Source
+
+__all__ = ["Features", "read_svmlight"]
+
+_INTEGER = re.compile(rb"[+-]?\d{1,18}")
+
+_Values = npt.NDArray[np.float32]
+_Indices = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Features:
+    """How the features of a line are read.
+
+    Attributes:
+        dim: Indices must end up in ``[0, dim)``; None allows any.
+        binary: Whether rows are indices alone; every value must then be 1.
+        zero_based: Whether the file counts from 0.
+    """
+
+    dim: int | None = None
+    binary: bool = False
+    zero_based: bool = False
+
+    def parse(self, features: Sequence[bytes]) -> _Indices | tuple[_Indices, _Values]:
+        """Return the row of a line's ``index:value`` words.
+
+        Raises:
+            ValueError: A word breaks a rule; `rule` spells them.
+            ArithmeticError: A number does not fit int64 or float32.
+        """
+        pairs = [feature.partition(b":") for feature in features]
+        keys = [pair[0] for pair in pairs]
+        # Python's own syntax is wider: it also reads signs, and underscores between digits.
+        if keys and not b"".join(keys).isdigit():
+            raise ValueError
+        indices = np.array(list(map(int, keys)), np.int64)
+        if not self.zero_based:
+            indices -= 1
+        if len(indices) and (
+            indices[0] < 0
+            or (self.dim is not None and indices[-1] >= self.dim)
+            or not (indices[1:] > indices[:-1]).all()
+        ):
+            raise ValueError
+        values = [pair[2] for pair in pairs]
+        if self.binary:
+            if values.count(b"1") != len(values) and any(_number(value) != 1 for value in values):
+                raise ValueError
+            return indices
+        with np.errstate(over="raise"):
+            return indices, np.array([_number(value) for value in values], np.float32)
+
+    @property
+    def rule(self) -> str:
+        """What a feature must look like, for errors."""
+        first = 0 if self.zero_based else 1
+        last = "" if self.dim is None else f" and <= {self.dim - 1 + first}"
+        value = "1" if self.binary else "a float32"
+        return f"index:value with index >= {first}{last}, above the one before, and value {value}"
+
+
+def read_svmlight(
+    source: Source,
+    dim: int | None = None,
+    *,
+    binary: bool = False,
+    zero_based: bool = False,
+    query_id: bool = False,
+) -> Iterator[tuple[Any, ...]]:
+    """Yield ``(row, label)`` a line, or ``(row, label, query id)``.
+
+    Raises:
+        FormatError: A line breaks the format; names file, line, expected and got. The samples
+            before it have been yielded.
+    """
+    layout = Features(dim, binary, zero_based)
+    with source.open() as stream:
+        for number, line in enumerate(stream, 1):
+            words = line.partition(b"#")[0].split()
+            if words:
+                where = f"{source.path}, line {number}"
+                sample = _parse_line(words, layout, where)
+                yield sample if query_id else sample[:2]
+
+
+def _parse_line(
+    words: list[bytes], layout: Features, where: str
+) -> tuple[Any, int | float, int | None]:
+    label, *features = words
+    query: int | None = None
+    if features and features[0].startswith(b"qid:"):
+        word = features.pop(0)
+        query = _as_integer(word[4:])
+        if query is None:
+            raise _error(where, "qid:(whole number)", word)
+    try:
+        target = _label(label)
+    except ValueError:
+        raise _error(where, "a number as label", label) from None
+    try:
+        return layout.parse(features), target, query
+    except (ValueError, ArithmeticError):
+        raise _error(where, layout.rule, _first_bad(features, layout)) from None
+
+
+def _first_bad(features: list[bytes], layout: Features) -> bytes:
+    """Return the feature at fault: the last one of the shortest prefix that does not parse."""
+
+    def fails(count: int) -> bool:
+        try:
+            layout.parse(features[:count])
+        except (ValueError, ArithmeticError):
+            return True
+        return False
+
+    return features[bisect_left(range(len(features)), True, key=lambda last: fails(last + 1))]
+
+
+def _number(word: bytes) -> float:
+    if b"_" in word:
+        raise ValueError
+    return float(word)
+
+
+def _as_integer(word: bytes) -> int | None:
+    return int(word) if _INTEGER.fullmatch(word) else None
+
+
+def _label(word: bytes) -> int | float:
+    # A label written as an integer stays one: a feeder refuses floats for an integer field.
+    integer = _as_integer(word)
+    return _number(word) if integer is None else integer
+
+
+def _error(where: str, expected: str, word: bytes) -> FormatError:
+    shown = word[:60].decode("ascii", "backslashreplace")
+    return FormatError(f"{where}: expected {expected}, got '{shown}'")
