@@ -1,0 +1,321 @@
+"""What `LoDTensor` and `SparseRows` share: rows that a LoD cuts into nested sequences.
+
+Knows offsets, places and leases, never what a row is. The offsets live on the host; a second,
+narrow copy of them lives with the rows, for kernels.
+
+Lifetime: rows may be views into memory that a feeder wants back. The lease says until when, so
+every object made from views of another one carries its lease on.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from operator import index as as_index
+from typing import Any, Protocol, Self
+
+import numpy as np
+
+import gpufeed.lod as offset_math
+from gpufeed.device import array_module, transfer
+from gpufeed.device.backend import Array
+from gpufeed.errors import FieldError, LoDError, PlaceError
+from gpufeed.lod import LoD, Offsets
+from gpufeed.places import CPUPlace, CUDAPlace, Place
+from gpufeed.split import SplitPolicy, split_points
+
+__all__ = ["Lease", "Ragged"]
+
+_INT32_MAX = 2**31 - 1
+
+
+class Lease(Protocol):
+    """Lent memory: what a feeder hands out together with views of it."""
+
+    def record_stream(self, stream: Any) -> None:
+        """Keep the memory until the work now queued on ``stream`` is done."""
+
+
+class Ragged(ABC):
+    """Rows packed end to end, and the offsets that cut them into sequences.
+
+    A subclass says what its rows are in the abstract methods; the rest is said here once.
+    """
+
+    __slots__ = ("__weakref__", "_lease", "_offsets", "_place", "_place_offsets")
+
+    _offsets: LoD
+    _place: Place
+    # The offsets where the rows are, int32 while they fit; None until somebody asks.
+    _place_offsets: Sequence[Array] | None
+    _lease: Lease | None
+
+    @abstractmethod
+    def _num_rows(self) -> int:
+        """Return how many rows there are."""
+
+    @abstractmethod
+    def _window(self, begin: int, end: int, offsets: LoD) -> Self:
+        """Return rows ``begin:end`` as views, under another LoD."""
+
+    @abstractmethod
+    def _gather(self, rows: Offsets, offsets: LoD) -> Self:
+        """Return a copy of the given rows, under another LoD."""
+
+    @abstractmethod
+    def _entry(self, begin: int, end: int, offsets: LoD) -> Any:
+        """Return one entry of the top level: rows ``begin:end`` and the LoD below it."""
+
+    @abstractmethod
+    def _sample(self, row: int) -> Any:
+        """Return one row, which is what an entry is where there is no LoD."""
+
+    @classmethod
+    @abstractmethod
+    def _join(cls, parts: Sequence[Self], offsets: LoD) -> Self:
+        """Return the rows of all parts, copied end to end, under another LoD."""
+
+    @property
+    def place(self) -> Place:
+        """Where the rows are."""
+        return self._place
+
+    @property
+    def lod_level(self) -> int:
+        """How many levels of sequences there are; 0 for plain rows."""
+        return len(self._offsets)
+
+    def lod(self) -> list[list[int]]:
+        """Return the offsets of every level, the top level first."""
+        return [level.tolist() for level in self._offsets]
+
+    def set_lod(self, lod: object) -> None:
+        """Replace the LoD by offset lists, one a level; ``[]`` clears it.
+
+        Raises:
+            LoDError: They do not describe the rows.
+        """
+        self._set_offsets(offset_math.from_offsets(lod, self._rows_to_cover(), self._owner("lod")))
+
+    def recursive_sequence_lengths(self) -> list[list[int]]:
+        """Return the sequence lengths of every level, the top level first."""
+        return [level.tolist() for level in offset_math.to_lengths(self._offsets)]
+
+    def set_recursive_sequence_lengths(self, lengths: object) -> None:
+        """Replace the LoD by sequence lengths, one list a level; ``[]`` clears it.
+
+        Raises:
+            LoDError: They do not describe the rows.
+        """
+        owner = self._owner("recursive_sequence_lengths")
+        self._set_offsets(offset_math.from_lengths(lengths, self._rows_to_cover(), owner))
+
+    def has_valid_recursive_sequence_lengths(self) -> bool:
+        """Return whether the LoD describes the rows, which `LoDTensor.set` can change."""
+        try:
+            offset_math.check(self._offsets, self._rows_to_cover())
+        except LoDError:
+            return False
+        return True
+
+    def __len__(self) -> int:
+        """Return the number of samples: top-level sequences, or rows where there is no LoD."""
+        return offset_math.num_entries(self._offsets, self._num_rows())
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return one sample, or the samples of a slice, a list of numbers or a mask.
+
+        A sample has one LoD level less. A slice with step 1 is a view; the others are copies.
+        """
+        if isinstance(index, slice):
+            begin, end, step = index.indices(len(self))
+            if step == 1:
+                return self._between(begin, max(begin, end))
+            return self._picked(np.arange(begin, end, step))
+        if isinstance(index, (list, np.ndarray)):
+            return self._picked(self._numbers(index))
+        number, size = as_index(index), len(self)
+        if not -size <= number < size:
+            raise IndexError(f"{self._owner('index')} must be in [{-size}, {size}), got {number}")
+        lod = self._fitting()
+        if not lod:
+            return self._sample(number % size)
+        begin, end = lod[0][number % size : number % size + 2].tolist()
+        below, begin, end = offset_math.slice_level(lod[1:], begin, end)
+        return self._entry(begin, end, below)
+
+    def __iter__(self) -> Iterator[Any]:
+        lod = self._fitting()
+        if not lod:
+            for row in range(len(self)):
+                yield self._sample(row)
+            return
+        for begin, end in pairwise(lod[0].tolist()):
+            below, first, last = offset_math.slice_level(lod[1:], begin, end)
+            yield self._entry(first, last, below)
+
+    def split(self, n: int, policy: SplitPolicy = "ceil") -> list[Self]:
+        """Return the samples in order as parts for up to ``n`` devices, as views.
+
+        Args:
+            n: Number of devices, at least 1. There are fewer parts than that where there are
+                fewer samples, and ``n`` empty parts where there is none.
+            policy: ``"ceil"``, ``"floor"`` or ``"tokens"``, see `gpufeed.split.split_points`.
+
+        Raises:
+            FieldError: ``n`` or ``policy`` is none of these.
+        """
+        lod = self._fitting()
+        rows = offset_math.absolute(lod) if lod else np.arange(self._num_rows() + 1)
+        return [self._between(begin, end) for begin, end in pairwise(split_points(rows, n, policy))]
+
+    @classmethod
+    def merge(cls, parts: Sequence[Self]) -> Self:
+        """Return the parts end to end, as a copy: the inverse of `split`.
+
+        Parts without rows and LoD are left out, wherever they stand.
+
+        Raises:
+            FieldError: There are no parts, or they are not of one kind.
+            LoDError: They differ in their number of LoD levels.
+            PlaceError: They are on different places.
+        """
+        if not parts or not all(isinstance(part, cls) for part in parts):
+            kinds = ", ".join(type(part).__name__ for part in parts) or "none"
+            raise FieldError(f"{cls.__name__}.merge.parts must be {cls.__name__}s, got {kinds}")
+        places = {part.place for part in parts}
+        if len(places) > 1:
+            got = ", ".join(sorted(map(str, places)))
+            raise PlaceError(
+                f"{cls.__name__}.merge.parts must be on one place, got {got}; use part.to(place)"
+            )
+        lods = [part._fitting() for part in parts]
+        filled = [part for part in parts if part._num_rows() or part.lod_level] or parts[:1]
+        levels = [part.lod_level for part in filled]
+        if len(set(levels)) > 1:
+            raise LoDError(
+                f"{cls.__name__}.merge.parts must have equally many LoD levels, got {levels}"
+            )
+        lods = [part._offsets for part in filled]
+        return cls._join(filled, offset_math.concatenate(lods))
+
+    def cu_seqlens(self, level: int = -1) -> Array:
+        """Return where each sequence's rows begin, as variable-length attention takes it.
+
+        Args:
+            level: Whose sequences; of an upper level too, the offsets count rows.
+
+        Returns:
+            ``(sequences + 1,)`` int32 (int64 beyond 2**31 - 1 rows), on this object's place.
+
+        Raises:
+            LoDError: There is no such level.
+        """
+        level = self._level(level)
+        if self._place_offsets is None:
+            narrow = np.int32 if self._num_rows() <= _INT32_MAX else np.int64
+            self._place_offsets = tuple(
+                transfer(offsets.astype(narrow), CPUPlace(), self._place)
+                for offsets in self._offsets
+            )
+        with self._place:
+            return offset_math.absolute(tuple(self._place_offsets), level)
+
+    def max_seqlen(self, level: int = -1) -> int:
+        """Return the most rows that a sequence of a level has; 0 where there is none."""
+        level = self._level(level)
+        return int(np.diff(offset_math.absolute(self._offsets, level)).max(initial=0))
+
+    def segment_ids(self, level: int = -1) -> Array:
+        """Return, for every row, the number of its sequence: ``(rows,)`` int64, on this place."""
+        level = self._level(level)
+        if not isinstance(self._place, CUDAPlace):
+            return offset_math.segment_ids(offset_math.absolute(self._offsets, level))
+        starts = self.cu_seqlens(level)
+        xp = array_module(starts)
+        with self._place:
+            # cu_seqlens never falls, so a row's sequence is the last one that begins at or before.
+            rows = xp.arange(self._num_rows(), dtype=starts.dtype)
+            return xp.searchsorted(starts, rows, side="right").astype(np.int64) - 1
+
+    def positions(self, level: int = -1) -> Array:
+        """Return, for every row, its place in its sequence: ``(rows,)`` int64, on this place."""
+        level = self._level(level)
+        if not isinstance(self._place, CUDAPlace):
+            return offset_math.positions(offset_math.absolute(self._offsets, level))
+        starts, segments = self.cu_seqlens(level), self.segment_ids(level)
+        with self._place:
+            return array_module(starts).arange(self._num_rows()) - starts[segments]
+
+    def mask(self, max_length: int | None = None) -> Array:
+        """Return which cells of the padded form are rows: ``(sequences, max_length)`` bool.
+
+        Args:
+            max_length: Width; None takes the longest sequence.
+        """
+        starts = self.cu_seqlens()
+        width = self.max_seqlen() if max_length is None else max_length
+        with self._place:
+            lengths = starts[1:] - starts[:-1]
+            return array_module(starts).arange(width) < lengths[:, None]
+
+    def record_stream(self, stream: Any) -> None:
+        """Keep the memory of this object until the work now queued on ``stream`` is done.
+
+        Needed for streams other than the one that was current when the feed was taken. No-op on
+        objects that own their memory.
+        """
+        if self._lease is not None:
+            self._lease.record_stream(stream)
+
+    def _owner(self, argument: str) -> str:
+        return f"{type(self).__name__}.{argument}"
+
+    def _rows_to_cover(self) -> int | None:
+        """Return how many rows a LoD has to describe; None where that is still open."""
+        return self._num_rows()
+
+    def _set_offsets(self, offsets: LoD) -> None:
+        self._offsets = offsets
+        self._place_offsets = None
+
+    def _fitting(self) -> LoD:
+        """Return the LoD, if it still covers the rows: kernels trust it."""
+        if self._offsets and self._offsets[-1][-1] != self._num_rows():
+            offset_math.check(self._offsets, self._num_rows(), self._owner("lod"))
+        return self._offsets
+
+    def _level(self, level: int) -> int:
+        levels = len(self._fitting())
+        if not -levels <= level < levels:
+            raise LoDError(
+                f"{self._owner('level')} must be one of its {levels} LoD levels, got {level}"
+            )
+        return level % levels
+
+    def _between(self, begin: int, end: int) -> Self:
+        lod = self._fitting()
+        below, first, last = offset_math.slice_level(lod, begin, end)
+        return self._window(first, last, below)
+
+    def _picked(self, numbers: Offsets) -> Self:
+        below, rows = offset_math.take(self._fitting(), numbers)
+        return self._gather(rows, below)
+
+    def _numbers(self, index: Any) -> Offsets:
+        """Return a list of sample numbers, or a mask over the samples, as numbers >= 0."""
+        size, asked = len(self), np.asarray(index)
+        if asked.dtype == bool and asked.shape == (size,):
+            return np.flatnonzero(asked)
+        if asked.ndim != 1 or (asked.size and asked.dtype.kind not in "iu"):
+            raise IndexError(
+                f"{self._owner('index')} must be a flat list of numbers or a mask of {size} "
+                f"samples, got {index!r:.80}"
+            )
+        numbers = asked.astype(np.int64)
+        outside = (numbers < -size) | (numbers >= size)
+        if outside.any():
+            got = numbers[outside][0]
+            raise IndexError(f"{self._owner('index')} must be in [{-size}, {size}), got {got}")
+        return numbers % size if size else numbers

@@ -1,0 +1,355 @@
+"""`SparseRows`: rows of mostly zeros, kept as the places and values of what is not zero.
+
+The compressed form is what travels to a device and what lives there; `SparseRows.to_dense` makes
+the wide rows out of it, where it is.
+"""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, Self
+
+import numpy as np
+
+import gpufeed.lod as offset_math
+from gpufeed.device import array_module, transfer
+from gpufeed.device.backend import Array
+from gpufeed.errors import FieldError, PlaceError, import_extra
+from gpufeed.interop.dlpack import as_array
+from gpufeed.lod import LoD, Offsets
+from gpufeed.places import CPUPlace, CUDAPlace, Place, PlaceLike, as_place
+from gpufeed.ragged import Lease, Ragged
+
+__all__ = ["SparseRows"]
+
+
+class SparseRows(Ragged):
+    """Rows of width ``dim`` in compressed form (CSR), with a LoD that cuts them into sequences.
+
+    Row ``r`` is 0 but for ``row[indices[j]] += values[j]``, ``offsets[r] <= j < offsets[r + 1]``;
+    without values each column that is listed is 1.
+
+    >>> s = SparseRows([0, 2, 2, 3], [0, 3, 1], [5.0, 6.0, 7.0], dim=4)
+    >>> s.to_dense()
+    array([[5., 0., 0., 6.],
+           [0., 0., 0., 0.],
+           [0., 7., 0., 0.]])
+
+    Slicing, `split`, `merge`, iteration and the LoD are those of `LoDTensor`; without a LoD a
+    sample is what a reader gives for it, ``indices`` or ``(indices, values)``.
+
+    >>> SparseRows([0, 2, 2, 3], [0, 3, 1], None, dim=4)[0].tolist()
+    [0, 3]
+
+    Args:
+        offsets: ``(rows + 1,)`` whole numbers: where each row begins. Taken without a copy, like
+            the other arrays.
+        indices: ``(stored,)`` whole numbers in ``[0, dim)``.
+        values: ``(stored,)`` numbers, or None for a binary matrix.
+        dim: Width of a row.
+        lod: Offsets of the sequences that the rows form, one list a level.
+
+    Raises:
+        FieldError: The arrays do not fit each other, or an index is outside ``[0, dim)``.
+        LoDError: ``offsets`` or ``lod`` break the rules of `gpufeed.lod`.
+        PlaceError: The arrays are on different places.
+    """
+
+    __slots__ = ("_cuts", "_dim", "_indices", "_values")
+
+    _cuts: Array
+    _indices: Array
+    _values: Array | None
+    _dim: int
+
+    def __init__(
+        self, offsets: object, indices: object, values: object, dim: int, lod: object = ()
+    ) -> None:
+        self._cuts, self._place = _flat(offsets, "offsets", "iu")
+        self._indices, *others = _flat(indices, "indices", "iu")
+        self._values = None
+        if values is not None:
+            self._values, place = _flat(values, "values", "biuf")
+            others.append(place)
+        for place in others:
+            if place != self._place:
+                raise PlaceError(
+                    f"SparseRows.offsets, indices and values must be on one place, "
+                    f"got {self._place} and {place}"
+                )
+        if isinstance(dim, bool) or not isinstance(dim, (int, np.integer)) or dim < 1:
+            raise FieldError(f"SparseRows.dim must be a whole number >= 1, got {dim!r}")
+        self._dim = int(dim)
+        self._place_offsets, self._lease = None, None
+        self._check()
+        self.set_lod(lod)
+
+    @classmethod
+    def _assemble(
+        cls,
+        offsets: Array,
+        indices: Array,
+        values: Array | None,
+        dim: int,
+        lod_offsets: Sequence[Offsets],
+        place: Place,
+        lease: Lease | None = None,
+    ) -> Self:
+        """Return rows of parts that are known to fit; nothing is checked or copied."""
+        self = object.__new__(cls)
+        self._cuts = offsets
+        self._indices = indices
+        self._values = values
+        self._dim = dim
+        self._offsets = tuple(lod_offsets)
+        self._place = place
+        self._place_offsets = None
+        self._lease = lease
+        return self
+
+    @property
+    def offsets(self) -> Array:
+        """Where each row begins in ``indices``: ``(rows + 1,)``."""
+        return self._cuts
+
+    @property
+    def indices(self) -> Array:
+        """Columns of the stored entries, row after row: ``(stored,)``."""
+        return self._indices
+
+    @property
+    def values(self) -> Array | None:
+        """Values of the stored entries, ``(stored,)``; None where every one is 1."""
+        return self._values
+
+    @property
+    def dim(self) -> int:
+        """Width of a row."""
+        return self._dim
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Shape of the dense form: ``(rows, dim)``."""
+        return self._num_rows(), self._dim
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the values; float32 where there are none."""
+        kind: np.dtype[Any] = np.dtype(np.float32) if self._values is None else self._values.dtype
+        return kind
+
+    def __repr__(self) -> str:
+        kind = "binary" if self._values is None else self.dtype
+        return (
+            f"SparseRows(shape={self.shape}, stored={len(self._indices)}, {kind}, "
+            f"lod={reprlib.repr(self.lod())}, place={self._place})"
+        )
+
+    def to(self, place: PlaceLike) -> SparseRows:
+        """Return these rows on another place, as a copy; on their own place, themselves."""
+        target = as_place(place)
+        if target == self._place:
+            return self
+        return SparseRows._assemble(
+            transfer(self._cuts, self._place, target),
+            transfer(self._indices, self._place, target),
+            None if self._values is None else transfer(self._values, self._place, target),
+            self._dim,
+            self._offsets,
+            target,
+        )
+
+    def to_dense(self, out: Array | None = None) -> Array:
+        """Return the wide rows, on this object's place; entries of one column add up.
+
+        Args:
+            out: ``(rows, dim)`` to overwrite; None makes a new array of `dtype`.
+
+        Raises:
+            FieldError: ``out`` has another shape.
+        """
+        from gpufeed.kernels import densify_rows  # brings numba
+
+        with self._place:
+            if out is None:
+                out = array_module(self._indices).empty(self.shape, self.dtype)
+            elif tuple(out.shape) != self.shape:
+                raise FieldError(
+                    f"SparseRows.to_dense.out must have shape {self.shape}, got {tuple(out.shape)}"
+                )
+            densify_rows(self._cuts, self._indices, self._values, out)
+        return out
+
+    def to_list(self) -> list[Any]:
+        """Return the samples as nested Python lists of column lists, or (columns, values)."""
+        host = self.to(CPUPlace())
+        rows: list[Any] = []
+        for begin, end in pairwise(host._cuts.tolist()):
+            columns = host._indices[begin:end].tolist()
+            rows.append(
+                columns if host._values is None else (columns, host._values[begin:end].tolist())
+            )
+        for level in reversed(self._fitting()):
+            rows = [rows[begin:end] for begin, end in pairwise(level.tolist())]
+        return rows
+
+    def to_scipy(self) -> Any:
+        """Return the rows, without their LoD, as a SciPy ``csr_array`` over the same memory.
+
+        Raises:
+            TypeError: They are on a device.
+        """
+        self._refuse_device()
+        scipy_sparse = import_extra("scipy.sparse", "bench")
+        return scipy_sparse.csr_array(
+            (self._values_or_ones(), self._indices, self._cuts), shape=self.shape
+        )
+
+    @classmethod
+    def from_scipy(cls, matrix: Any, lod: object = ()) -> SparseRows:
+        """Return a SciPy sparse matrix as rows; one in CSR form is not copied.
+
+        Args:
+            matrix: Any SciPy sparse array or matrix with two dimensions.
+            lod: Offsets of the sequences that the rows form.
+        """
+        csr = matrix.tocsr()
+        return cls(csr.indptr, csr.indices, csr.data, csr.shape[1], lod)
+
+    def to_cupyx(self) -> Any:
+        """Return the rows, without their LoD, as a CuPy ``csr_matrix`` over the same memory.
+
+        Raises:
+            PlaceError: They are not on a GPU.
+        """
+        if not hasattr(self._indices, "__cuda_array_interface__"):
+            raise PlaceError(f"SparseRows.to_cupyx must be called on a GPU, got {self._place}")
+        from gpufeed.device.cuda_sparse import csr_matrix
+
+        with self._place:
+            return csr_matrix(self._values_or_ones(), self._indices, self._cuts, self.shape)
+
+    def to_torch(self) -> Any:
+        """Return the rows, without their LoD, as a sparse CSR torch tensor over the same memory."""
+        from gpufeed.interop import torch
+
+        return torch.csr(self._cuts, self._indices, self._values_or_ones(), self._dim)
+
+    def to_jax(self) -> Any:
+        """Return the rows, without their LoD, as a JAX ``BCSR`` array over the same memory."""
+        from gpufeed.interop import jax
+
+        return jax.csr(self._cuts, self._indices, self._values_or_ones(), self._dim)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        host = self.to(CPUPlace())
+        parts = (host._cuts, host._indices, host._values, host._dim, host._offsets)
+        return _restore, (*parts, self._place)
+
+    def _check(self) -> None:
+        cuts = transfer(self._cuts, self._place, CPUPlace())
+        offset_math.check_offsets(cuts, len(self._indices), "indices", "SparseRows.offsets")
+        if self._values is not None and len(self._values) != len(self._indices):
+            raise FieldError(
+                f"SparseRows.values must be as many as the {len(self._indices)} indices, "
+                f"got {len(self._values)}"
+            )
+        with self._place:
+            outside = (self._indices < 0) | (self._indices >= self._dim)
+            if not outside.any():
+                return
+            at = int(outside.argmax())
+        row = int(np.searchsorted(cuts, at, side="right")) - 1
+        raise FieldError(
+            f"SparseRows.indices must be in [0, {self._dim}), got {int(self._indices[at])} "
+            f"in row {row}"
+        )
+
+    def _refuse_device(self) -> None:
+        if isinstance(self._place, CUDAPlace):
+            raise TypeError(
+                f"SparseRows are on {self._place} and are not copied unasked; use rows.to('cpu')"
+            )
+
+    def _values_or_ones(self) -> Array:
+        if self._values is not None:
+            return self._values
+        with self._place:
+            return array_module(self._indices).ones(len(self._indices), np.float32)
+
+    def _num_rows(self) -> int:
+        return len(self._cuts) - 1
+
+    def _window(self, begin: int, end: int, offsets: LoD) -> Self:
+        cuts = self._cuts[begin : end + 1]
+        first, last = int(cuts[0]), int(cuts[-1])
+        with self._place:
+            cuts = cuts - first
+        values = None if self._values is None else self._values[first:last]
+        indices = self._indices[first:last]
+        return self._assemble(cuts, indices, values, self._dim, offsets, self._place, self._lease)
+
+    def _gather(self, rows: Offsets, offsets: LoD) -> Self:
+        cuts = transfer(self._cuts, self._place, CPUPlace())
+        (taken,), stored = offset_math.take((cuts,), rows)
+        with self._place:
+            xp = array_module(self._indices)
+            there = xp.asarray(stored)
+            values = None if self._values is None else self._values[there]
+            taken = xp.asarray(taken, self._cuts.dtype)
+            return self._assemble(
+                taken, self._indices[there], values, self._dim, offsets, self._place
+            )
+
+    def _entry(self, begin: int, end: int, offsets: LoD) -> Any:
+        return self._window(begin, end, offsets)
+
+    def _sample(self, row: int) -> Any:
+        begin, end = (int(cut) for cut in self._cuts[row : row + 2])
+        if self._values is None:
+            return self._indices[begin:end]
+        return self._indices[begin:end], self._values[begin:end]
+
+    @classmethod
+    def _join(cls, parts: Sequence[Self], offsets: LoD) -> Self:
+        kinds = {(part.dim, part.dtype.name, part._values is None) for part in parts}
+        if len(kinds) > 1:
+            got = ", ".join(
+                f"dim {dim} {'binary' if binary else dtype}" for dim, dtype, binary in sorted(kinds)
+            )
+            raise FieldError(f"SparseRows.merge.parts must have one dim and dtype, got {got}")
+        place = parts[0].place
+        with place:
+            xp = array_module(parts[0]._indices)
+            cuts, stored = [parts[0]._cuts[:1]], 0
+            for part in parts:
+                cuts.append(part._cuts[1:] + stored)
+                stored += len(part._indices)
+            values = [part._values for part in parts]
+            return cls._assemble(
+                xp.concatenate(cuts),
+                xp.concatenate([part._indices for part in parts]),
+                None if values[0] is None else xp.concatenate(values),
+                parts[0].dim,
+                offsets,
+                place,
+            )
+
+
+def _flat(numbers: object, argument: str, kinds: str) -> tuple[Array, Place]:
+    array, place = as_array(numbers, f"SparseRows.{argument}")
+    if array.ndim == 1 and not array.size and isinstance(numbers, list):
+        array = array.astype(np.int64)  # NumPy takes an empty list for floats
+    if array.ndim != 1 or array.dtype.kind not in kinds:
+        raise FieldError(
+            f"SparseRows.{argument} must be flat numbers, got {array.dtype} of shape {array.shape}"
+        )
+    return array, place
+
+
+def _restore(
+    offsets: Array, indices: Array, values: Array | None, dim: int, lod: LoD, place: Place
+) -> SparseRows:
+    return SparseRows._assemble(offsets, indices, values, dim, lod, CPUPlace()).to(place)

@@ -1,0 +1,410 @@
+"""`LoDTensor`: variable-length rows packed end to end, and the offsets that cut them.
+
+A tensor is on one place and stays there: it is copied by `LoDTensor.to` and `LoDTensor.numpy` and
+by nothing else, so that no line of a training loop waits for a device unseen.
+"""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, BinaryIO, Self, cast
+
+import numpy as np
+import numpy.typing as npt
+
+import gpufeed.lod as offset_math
+from gpufeed.device import array_module, transfer
+from gpufeed.device.backend import Array
+from gpufeed.errors import FieldError, LoDError
+from gpufeed.interop.dlpack import as_array
+from gpufeed.lod import LoD, Offsets
+from gpufeed.places import CPUPlace, CUDAPlace, Place, PlaceLike, as_place
+from gpufeed.ragged import Lease, Ragged
+from gpufeed.serialize import read_tensor, write_tensor
+
+__all__ = ["LoDTensor"]
+
+# Identity, not value, tells a tensor that was never set from one that was set to no rows.
+_UNSET = np.empty(0, np.float32)
+
+
+class LoDTensor(Ragged):
+    """Variable-length rows packed end to end, with the offsets that cut them.
+
+    Row ``i`` is ``data[offsets[i]:offsets[i + 1]]``; nothing is padded.
+
+    >>> t = LoDTensor([7, 8, 9], lod=[[0, 2, 2, 3]])
+    >>> [row.tolist() for row in t]
+    [[7, 8], [], [9]]
+    >>> t[1:]
+    LoDTensor(shape=(1,), dtype=int64, lod=[[0, 0, 1]], place=cpu)
+
+    Upper levels cut the entries of the level below. Indexing and slicing count samples, the
+    entries of the top level:
+
+    >>> t = LoDTensor([7, 8, 9], lod=[[0, 1, 3], [0, 2, 2, 3]])
+    >>> t[1].lod(), t.to_list()
+    ([[0, 0, 1]], [[[7, 8]], [[], [9]]])
+
+    Args:
+        data: ``(rows, *item)`` numbers or bools: a list, an array, or whatever speaks DLPack or
+            ``__array__``. Arrays are taken as they are, without a copy. Without data the tensor
+            is not set yet and takes any LoD.
+        lod: Offsets, one list a level, the top level first.
+        place: Where the tensor shall be; None leaves the data where it is.
+
+    Raises:
+        FieldError: The data is not a rectangle of numbers.
+        LoDError: The offsets do not describe the rows.
+
+    Source: LoDTensor of PaddlePaddle 1.x, whose method names are kept.
+    """
+
+    __slots__ = ("_data",)
+
+    _data: Array
+
+    def __init__(
+        self, data: object = None, lod: object = None, place: PlaceLike | None = None
+    ) -> None:
+        source: Place = CPUPlace()
+        self._data = _UNSET
+        self._offsets, self._place_offsets, self._lease = (), None, None
+        if data is not None:
+            self._data, source = as_array(data, "LoDTensor.data")
+        self._place = source if place is None else as_place(place)
+        if data is not None:
+            self._data = transfer(self._data, source, self._place)
+        if lod is not None:
+            self.set_lod(lod)
+
+    @classmethod
+    def _assemble(
+        cls,
+        data: Array,
+        offsets: Sequence[Offsets],
+        place: Place,
+        device_offsets: Sequence[Array] | None = None,
+        lease: Lease | None = None,
+    ) -> Self:
+        """Return a tensor of parts that are known to fit; nothing is checked or copied."""
+        self = object.__new__(cls)
+        self._data = data
+        self._offsets = tuple(offsets)
+        self._place = place
+        self._place_offsets = device_offsets
+        self._lease = lease
+        return self
+
+    @property
+    def data(self) -> Array:
+        """All rows, ``(rows, *item)``: a NumPy array, or a CuPy array on a GPU."""
+        return self._data
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of ``data``; ``(0,)`` before data is set."""
+        return tuple(self._data.shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the values."""
+        kind: np.dtype[Any] = self._data.dtype
+        return kind
+
+    def __repr__(self) -> str:
+        return (
+            f"LoDTensor(shape={self.shape}, dtype={self.dtype}, "
+            f"lod={reprlib.repr(self.lod())}, place={self._place})"
+        )
+
+    def set(self, data: object, place: PlaceLike | None = None) -> None:
+        """Replace the rows by a copy of ``data``; the LoD stays, whether it fits or not.
+
+        Args:
+            data: As for the constructor.
+            place: Where the copy goes; None keeps this tensor's place.
+
+        Raises:
+            FieldError: The data is not a rectangle of numbers.
+        """
+        array, source = as_array(data, "LoDTensor.set.data")
+        target = self._place if place is None else as_place(place)
+        with target:
+            there = transfer(array, source, target)
+            self._data = there.copy() if there is array else there
+        self._place, self._place_offsets, self._lease = target, None, None
+
+    def to(self, place: PlaceLike) -> LoDTensor:
+        """Return this tensor on another place, as a copy; on its own place, itself."""
+        target = as_place(place)
+        if target == self._place:
+            return self
+        data = _UNSET if self._data is _UNSET else transfer(self._data, self._place, target)
+        return LoDTensor._assemble(data, self._offsets, target)
+
+    def numpy(self) -> npt.NDArray[Any]:
+        """Return the rows on the host: a copy of a device's, the array itself otherwise."""
+        rows: npt.NDArray[Any] = transfer(self._data, self._place, CPUPlace())
+        return rows
+
+    def to_list(self) -> list[Any]:
+        """Return the samples as nested Python lists."""
+        rows = self.numpy().tolist()
+        for level in reversed(self._fitting()):
+            rows = [rows[begin:end] for begin, end in pairwise(level.tolist())]
+        return cast("list[Any]", rows)
+
+    def to_padded(self, pad_value: float = 0, max_length: int | None = None) -> tuple[Array, Array]:
+        """Return the lowest level's sequences as a rectangle, and their lengths.
+
+        >>> LoDTensor([7, 8, 9], lod=[[0, 2, 2, 3]]).to_padded(pad_value=-1)
+        (array([[ 7,  8],
+               [-1, -1],
+               [ 9, -1]]), array([2, 0, 1]))
+
+        Args:
+            pad_value: Fills the cells that are no rows.
+            max_length: Width; longer sequences are cut off. None takes the longest one.
+
+        Returns:
+            ``(sequences, max_length, *item)`` in this tensor's dtype, and ``(sequences,)`` int64;
+            both on this tensor's place.
+
+        Raises:
+            FieldError: ``pad_value`` does not fit the dtype, or ``max_length`` is negative.
+            LoDError: This tensor has no LoD.
+        """
+        from gpufeed.kernels import pad_rows  # brings numba
+
+        fill = _as_scalar(pad_value, self.dtype)
+        starts = self.cu_seqlens()
+        width = self.max_seqlen() if max_length is None else max_length
+        if width < 0:
+            raise FieldError(f"LoDTensor.to_padded.max_length must be >= 0, got {max_length}")
+        xp = array_module(self._data)
+        with self._place:
+            padded = xp.empty((len(starts) - 1, width, *self.shape[1:]), self.dtype)
+            pad_rows(self._data, starts, fill, padded)
+            lengths = (starts[1:] - starts[:-1]).astype(np.int64)
+            return padded, lengths.clip(max=width)
+
+    @classmethod
+    def from_padded(cls, padded: object, lengths: object, *, upper_lod: object = ()) -> LoDTensor:
+        """Return the rows of a rectangle: the inverse of `to_padded`.
+
+        >>> LoDTensor.from_padded([[7, 8], [0, 0], [9, 0]], [2, 0, 1]).to_list()
+        [[7, 8], [], [9]]
+
+        Args:
+            padded: ``(sequences, max_length, *item)``, an array on any place.
+            lengths: ``(sequences,)`` whole numbers in ``[0, max_length]``, on any place.
+            upper_lod: Offsets of the levels above, which cut the sequences.
+
+        Raises:
+            FieldError: ``padded`` has no second dimension.
+            LoDError: The lengths do not fit it, or ``upper_lod`` does not fit them.
+        """
+        from gpufeed.kernels import unpad_rows  # brings numba
+
+        cells, place = as_array(padded, "LoDTensor.from_padded.padded")
+        if cells.ndim < 2:
+            raise FieldError(
+                "LoDTensor.from_padded.padded must be (sequences, max_length, ...), "
+                f"got shape {tuple(cells.shape)}"
+            )
+        upper = offset_math.from_offsets(upper_lod, cells.shape[0], "LoDTensor.upper_lod")
+        (offsets,) = offset_math.from_lengths([_on_host(lengths)], owner="LoDTensor.lengths")
+        longest = np.diff(offsets).max(initial=0)
+        if len(offsets) - 1 != cells.shape[0] or longest > cells.shape[1]:
+            raise LoDError(
+                f"LoDTensor.lengths must be {cells.shape[0]} numbers up to {cells.shape[1]}, "
+                f"got {len(offsets) - 1} up to {longest}"
+            )
+        with place:
+            rows = array_module(cells).empty((int(offsets[-1]), *cells.shape[2:]), cells.dtype)
+            tensor = cls._assemble(rows, (*upper, offsets), place)
+            unpad_rows(cells, tensor.cu_seqlens(), rows)
+        return tensor
+
+    def save(self, file: str | Path | BinaryIO) -> None:
+        """Write the tensor in the byte format of PaddlePaddle 1.x and 2.x.
+
+        Args:
+            file: A path, or a file open for writing bytes.
+
+        Raises:
+            FormatError: The format has no code for this dtype.
+        """
+        write_tensor(file, self.numpy(), self._fitting())
+
+    @classmethod
+    def load(cls, file: str | Path | BinaryIO, place: PlaceLike = "cpu") -> LoDTensor:
+        """Read a tensor that `save` or PaddlePaddle has written.
+
+        Args:
+            file: A path, or a file open for reading bytes; it is read up to the tensor's end.
+            place: Where the tensor goes.
+
+        Raises:
+            FormatError: The bytes are no such tensor, or end too early.
+        """
+        data, offsets = read_tensor(file)
+        return cls._assemble(data, offsets, CPUPlace()).to(place)
+
+    def to_torch(self) -> Any:
+        """Return the rows as a torch tensor that shares their memory."""
+        from gpufeed.interop import torch
+
+        return torch.from_rows(self)
+
+    def to_torch_nested(self) -> Any:
+        """Return the sequences as a jagged torch tensor that shares their memory.
+
+        Raises:
+            LoDError: This tensor has no LoD, or more than one level: torch knows one.
+        """
+        from gpufeed.interop import torch
+
+        if self.lod_level != 1:
+            raise LoDError(
+                f"LoDTensor.to_torch_nested must have one LoD level, got {self.lod_level}"
+            )
+        return torch.nested(self, self.cu_seqlens(), self.max_seqlen())
+
+    def to_jax(self) -> Any:
+        """Return the rows as a JAX array that shares their memory."""
+        from gpufeed.interop import jax
+
+        return jax.from_rows(self)
+
+    def to_arrow(self) -> Any:
+        """Return the samples as a pyarrow array of (nested) lists over the same memory.
+
+        Raises:
+            TypeError: This tensor is on a device.
+        """
+        from gpufeed.interop import arrow
+
+        return arrow.from_rows(np.asarray(self), self._fitting())
+
+    @classmethod
+    def from_arrow(cls, array: Any) -> LoDTensor:
+        """Return a pyarrow array of (nested) lists as a tensor over the same memory.
+
+        Lists become LoD levels, fixed-size lists become item dimensions.
+
+        Raises:
+            FieldError: The array holds nulls, or something else than numbers.
+        """
+        from gpufeed.interop import arrow
+
+        data, offsets = arrow.to_rows(array)
+        return cls._assemble(data, offsets, CPUPlace())
+
+    def to_awkward(self) -> Any:
+        """Return the samples as an awkward array over the same memory."""
+        from gpufeed.interop import awkward
+
+        return awkward.from_rows(self._data, self._fitting())
+
+    @classmethod
+    def from_dlpack(cls, array: Any, lod: object = None) -> LoDTensor:
+        """Return an array of another library as a tensor over the same memory."""
+        return cls(array, lod)
+
+    def __array__(
+        self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
+    ) -> npt.NDArray[Any]:
+        if isinstance(self._place, CUDAPlace):
+            raise TypeError(
+                f"LoDTensor is on {self._place} and is not copied unasked; "
+                "use tensor.numpy() or tensor.to('cpu')"
+            )
+        # NumPy before 2.0 says copy=False where later ones say None.
+        array: npt.NDArray[Any] = np.array(self._data, dtype=dtype, copy=copy)
+        return array
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        # An AttributeError on the host, so that hasattr() says who has one.
+        interface: dict[str, Any] = self._data.__cuda_array_interface__
+        return interface
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        kind, number = self._data.__dlpack_device__()
+        return int(kind), int(number)
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        if stream not in (None, -1):  # -1: the consumer does not want to be waited for
+            self.record_stream(stream)
+        said = {"stream": stream, "max_version": max_version, "dl_device": dl_device, "copy": copy}
+        return self._data.__dlpack__(**{k: v for k, v in said.items() if v is not None})
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        data = None if self._data is _UNSET else self.numpy()
+        return _restore, (data, self._offsets, self._place)
+
+    def _num_rows(self) -> int:
+        return len(self._data)
+
+    def _rows_to_cover(self) -> int | None:
+        return None if self._data is _UNSET else self._num_rows()
+
+    def _window(self, begin: int, end: int, offsets: LoD) -> Self:
+        return self._assemble(self._data[begin:end], offsets, self._place, lease=self._lease)
+
+    def _gather(self, rows: Offsets, offsets: LoD) -> Self:
+        with self._place:
+            return self._assemble(
+                self._data[array_module(self._data).asarray(rows)], offsets, self._place
+            )
+
+    def _entry(self, begin: int, end: int, offsets: LoD) -> Any:
+        return self._window(begin, end, offsets) if offsets else self._data[begin:end]
+
+    def _sample(self, row: int) -> Any:
+        return self._data[row]
+
+    @classmethod
+    def _join(cls, parts: Sequence[Self], offsets: LoD) -> Self:
+        place = parts[0].place
+        arrays = [part._data for part in parts if part._num_rows()] or [parts[0]._data]
+        kinds = {(array.dtype.name, tuple(array.shape[1:])) for array in arrays}
+        if len(kinds) > 1:
+            raise FieldError(
+                "LoDTensor.merge.parts must have one dtype and item shape, "
+                f"got {', '.join(f'{dtype} {shape}' for dtype, shape in sorted(kinds))}"
+            )
+        with place:
+            return cls._assemble(array_module(arrays[0]).concatenate(arrays), offsets, place)
+
+
+def _restore(data: npt.NDArray[Any] | None, offsets: LoD, place: Place) -> LoDTensor:
+    return LoDTensor._assemble(_UNSET if data is None else data, offsets, CPUPlace()).to(place)
+
+
+def _on_host(numbers: object) -> object:
+    """Return a list, or a flat array on any place, as something that lod functions take."""
+    if isinstance(numbers, (list, tuple)):
+        return numbers
+    array, place = as_array(numbers, "LoDTensor.lengths")
+    return transfer(array, place, CPUPlace())
+
+
+def _as_scalar(value: float, dtype: np.dtype[Any]) -> Any:
+    with np.errstate(invalid="ignore", over="ignore"):
+        fill = np.asarray(value).astype(dtype)
+    if dtype.kind in "biu" and fill != value:
+        raise FieldError(f"LoDTensor.to_padded.pad_value must be a {dtype}, got {value!r}")
+    return fill[()]
