@@ -1,0 +1,220 @@
+"""A bounded channel between threads that either side may close.
+
+Backpressure: `Channel.put` waits while ``capacity`` items are queued. A waiting consumer is woken
+by the first item, so nothing is held back; a waiting producer only once the queue has fallen to
+half, so that two busy threads change places once per half queue and not once per item.
+
+Lifetime: producers end a channel with `Channel.finish`, after which the queued items still arrive.
+The consumer ends it with `Channel.close`, which drops them and wakes everybody. ``close`` takes no
+lock, because a finalizer may call it in the middle of any other method, on any thread.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from gpufeed.errors import ReaderTimeout
+
+__all__ = ["Channel", "ChannelStatistics", "EndOfChannel"]
+
+T = TypeVar("T")
+
+
+class EndOfChannel(Exception):  # noqa: N818 - as StopIteration, a signal and not a failure
+    """No item is queued and none will come; never reaches the user."""
+
+
+@dataclass(frozen=True)
+class ChannelStatistics:
+    """What a channel holds and who waits for it, at one moment.
+
+    Attributes:
+        num_items: Queued items.
+        capacity: Most items that may be queued; 0 when unbounded.
+        num_waiting_producers: Threads inside `Channel.put` that wait for room.
+        num_waiting_consumers: Threads that wait for an item.
+        is_closed: Whether `Channel.close` was called.
+    """
+
+    num_items: int
+    capacity: int
+    num_waiting_producers: int
+    num_waiting_consumers: int
+    is_closed: bool
+
+
+# Each waiting thread sleeps on a lock of its own; whoever removes it from the deque releases it.
+_Waiters = deque[threading.Lock]
+
+
+class Channel(Generic[T]):
+    """First-in, first-out hand-over between threads, at most ``capacity`` items deep.
+
+    >>> channel = Channel(capacity=2)
+    >>> channel.put("a"), channel.put("b")
+    (True, True)
+    >>> channel.finish()
+    >>> list(channel.drain())
+    ['a', 'b']
+
+    Args:
+        capacity: Most items that may be queued; 0 or less is unbounded.
+        num_producers: How many times `finish` is called before the channel is at its end.
+        name: Of the stage, for the message of `ReaderTimeout`.
+    """
+
+    def __init__(self, capacity: int = 0, *, num_producers: int = 1, name: str = "channel") -> None:
+        self._name = name
+        self._limit = capacity if capacity > 0 else sys.maxsize
+        self._half = self._limit // 2
+        self._num_unfinished = num_producers
+        self._queue: deque[T] = deque()
+        self._error: BaseException | None = None
+        self._is_closed = False
+        self._lock = threading.Lock()
+        self._producers: _Waiters = deque()
+        self._consumers: _Waiters = deque()
+
+    def put(self, item: T) -> bool:
+        """Queue ``item``, waiting for room; False once the consumer has closed the channel."""
+        with self._lock:
+            while len(self._queue) >= self._limit and not self._is_closed:
+                self._sleep(self._producers)
+            if self._is_closed:
+                return False
+            self._queue.append(item)
+            if self._consumers:
+                _wake_one(self._consumers)
+            return True
+
+    def get(self, timeout_s: float | None = None) -> T:
+        """Return the oldest item, waiting for one.
+
+        Args:
+            timeout_s: How long to wait for an item; None is for ever.
+
+        Raises:
+            EndOfChannel: The channel is finished and empty, or closed.
+            ReaderTimeout: No item came within ``timeout_s``.
+            BaseException: What a producer gave to `finish`, once, after all items.
+        """
+        with self._lock:
+            return self._pop(timeout_s)
+
+    def drain(self, timeout_s: float | None = None) -> Iterator[T]:
+        """Yield items until the end; for a channel that has one consumer.
+
+        Raises as `get` does, except that the end is the end of the iteration. The lock is taken
+        only where another thread may have to be woken: between two such places the queue belongs
+        to its one consumer, and ``deque.popleft`` is safe beside ``deque.append``.
+        """
+        popleft = self._queue.popleft
+        while True:
+            try:
+                with self._lock:
+                    item = self._pop(timeout_s)
+                    num_queued = len(self._queue)
+            except EndOfChannel:
+                return
+            yield item
+            del item
+            # Going below half wakes a producer, which `_pop` does; below half none can sleep.
+            num_unlocked = num_queued - self._half - 1 if num_queued > self._half else num_queued
+            for _ in range(num_unlocked):
+                try:
+                    item = popleft()
+                except IndexError:  # closed by another thread since we looked
+                    return
+                yield item
+                del item
+
+    def finish(self, error: BaseException | None = None) -> None:
+        """Say that this producer puts nothing more, and why if it failed.
+
+        Of several producers' errors the first is kept.
+        """
+        with self._lock:
+            self._num_unfinished -= 1
+            if error is not None and self._error is None and not self._is_closed:
+                self._error = error
+            if self._num_unfinished == 0:
+                _wake_all(self._consumers)
+
+    def close(self) -> None:
+        """Drop what is queued and wake everybody; idempotent, from any thread."""
+        # Each wait queues its lock before it looks at this flag, so it is woken or it sees it.
+        self._is_closed = True
+        self._error = None
+        self._queue.clear()
+        _wake_all(self._producers)
+        _wake_all(self._consumers)
+
+    def statistics(self) -> ChannelStatistics:
+        """Return what is queued and who waits, without disturbing either."""
+        return ChannelStatistics(
+            num_items=len(self._queue),
+            capacity=0 if self._limit == sys.maxsize else self._limit,
+            num_waiting_producers=len(self._producers),
+            num_waiting_consumers=len(self._consumers),
+            is_closed=self._is_closed,
+        )
+
+    def _pop(self, timeout_s: float | None) -> T:
+        """Wait for an item and take it, with the lock held."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while not self._queue:
+            self._raise_at_end()
+            if not self._sleep(self._consumers, deadline) and not self._queue:
+                raise ReaderTimeout(f"{self._name}: no sample arrived in {timeout_s} s")
+        try:
+            item = self._queue.popleft()
+        except IndexError:  # closed by a finalizer between the two lines above
+            raise EndOfChannel from None
+        if self._producers and len(self._queue) <= self._half:
+            _wake_all(self._producers)
+        return item
+
+    def _raise_at_end(self) -> None:
+        if self._is_closed:
+            raise EndOfChannel
+        if self._num_unfinished > 0:
+            return
+        error, self._error = self._error, None
+        if error is None:
+            raise EndOfChannel
+        try:
+            raise error
+        finally:
+            del error  # the traceback holds this frame, and the frame must not hold the error
+
+    def _sleep(self, waiters: _Waiters, deadline: float | None = None) -> bool:
+        """Give up the lock until woken or closed; False when ``deadline`` passed first."""
+        waiter = threading.Lock()
+        waiter.acquire()
+        waiters.append(waiter)
+        timeout_s = -1.0 if deadline is None else max(0.0, deadline - time.monotonic())
+        self._lock.release()
+        try:
+            return self._is_closed or waiter.acquire(timeout=min(timeout_s, threading.TIMEOUT_MAX))
+        finally:
+            self._lock.acquire()
+            with suppress(ValueError):  # whoever woke this thread has removed it
+                waiters.remove(waiter)
+
+
+def _wake_one(waiters: _Waiters) -> None:
+    # Empty after all when a finalizer closed the channel since the caller looked.
+    with suppress(IndexError):
+        waiters.popleft().release()
+
+
+def _wake_all(waiters: _Waiters) -> None:
+    while waiters:
+        _wake_one(waiters)

@@ -1,0 +1,170 @@
+"""Worker threads and their lifetime: every thread that gpufeed starts is started here.
+
+Lifetime: a `ThreadGroup` belongs to the consumer, usually to the frame of a generator, and ends its
+threads by closing their channels: at the end of the data, on ``close()``, when the consumer is
+garbage collected, and at interpreter exit. Its threads know their source and their channel and
+nothing of the consumer, so they never keep it alive.
+
+Threads are daemons, because the interpreter joins the others before it runs exit hooks; one exit
+hook closes the groups that still live. A thread inside the user's own code cannot be stopped: it
+ends when that call returns, and whoever closes waits `CLOSE_TIMEOUT_S` for it and then warns.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from types import TracebackType
+from typing import Any, TypeVar
+from weakref import WeakSet
+
+from gpufeed.device.channel import Channel
+
+__all__ = ["ThreadGroup", "close_iterator", "run_ahead"]
+
+T = TypeVar("T")
+
+CLOSE_TIMEOUT_S = 1.0
+
+_live: WeakSet[ThreadGroup] = WeakSet()
+
+
+def close_iterator(iterator: object) -> None:
+    """Close ``iterator`` now if it can be closed, instead of when it is garbage collected."""
+    close = getattr(iterator, "close", None)
+    if callable(close):
+        close()
+
+
+class ThreadGroup:
+    """The threads of one stage of one pass, and the channels that end them.
+
+    >>> channel = Channel(capacity=8)
+    >>> with ThreadGroup("squares", channel) as group:
+    ...     group.start("squares", lambda: (n * n for n in range(4)), channel)
+    ...     list(channel.drain())
+    [0, 1, 4, 9]
+
+    Args:
+        stage: What the user calls this stage; named in the warning of `close`.
+        channels: Every channel that a thread of this group may wait on.
+    """
+
+    def __init__(self, stage: str, *channels: Channel[Any]) -> None:
+        self._stage = stage
+        self._channels = channels
+        self._threads: list[threading.Thread] = []
+        _live.add(self)
+
+    def start(
+        self, role: str, open_source: Callable[[], Iterable[T]], channel: Channel[T]
+    ) -> None:
+        """Run ``open_source()`` on a new thread, item by item into ``channel``.
+
+        The thread opens the source, iterates it and closes it. An exception of any of the three
+        is given to ``channel.finish``.
+
+        Args:
+            role: The thread is called ``gpufeed-<role>``.
+            open_source: Makes the iterator; must not refer to the consumer.
+            channel: One of this group's channels.
+        """
+        thread = threading.Thread(
+            target=_pump, args=(open_source, channel), name=f"gpufeed-{role}", daemon=True
+        )
+        thread.start()
+        self._threads.append(thread)
+
+    def close(self) -> None:
+        """End the threads and wait for them, at most `CLOSE_TIMEOUT_S`; idempotent.
+
+        Warns:
+            RuntimeWarning: A thread is still inside the user's own code.
+        """
+        self._close_channels()
+        self._join(time.monotonic() + CLOSE_TIMEOUT_S)
+
+    def _close_channels(self) -> None:
+        for channel in self._channels:
+            channel.close()
+
+    def _join(self, deadline: float) -> None:
+        threads, self._threads = self._threads, []
+        for thread in threads:
+            # A garbage collection on the worker thread itself may be what closes this group.
+            if thread is not threading.current_thread():
+                thread.join(max(0.0, deadline - time.monotonic()))
+        busy = [thread.name for thread in threads if thread.is_alive()]
+        if busy and threading.current_thread().name not in busy:
+            warnings.warn(
+                f"{self._stage}: {', '.join(busy)} still runs the reader's or mapper's own code "
+                f"{CLOSE_TIMEOUT_S:g} s after close(), and ends when that call returns",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+
+    def __enter__(self) -> ThreadGroup:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def run_ahead(
+    stage: str, open_source: Callable[[], Iterable[T]], capacity: int
+) -> Iterator[T]:
+    """Yield what ``open_source()`` yields, read up to ``capacity`` items ahead by a thread.
+
+    The thread starts with the first ``next`` and ends with this iterator, however that ends.
+
+    >>> list(run_ahead("letters", lambda: "abc", capacity=2))
+    ['a', 'b', 'c']
+
+    Args:
+        stage: Names the thread and the warning of a slow close.
+        open_source: Makes the iterator, on the thread; must not refer to the consumer.
+        capacity: Most items read and not yet yielded; 0 or less is unbounded.
+
+    Raises:
+        BaseException: What the source raised, with its traceback, after the items before it.
+    """
+    channel: Channel[T] = Channel(capacity, name=stage)
+    with ThreadGroup(stage, channel) as group:
+        group.start(stage, open_source, channel)
+        yield from channel.drain()
+
+
+def _pump(open_source: Callable[[], Iterable[T]], channel: Channel[T]) -> None:
+    """Move items from a source into a channel until either ends."""
+    try:
+        source = iter(open_source())
+        try:
+            for item in source:
+                if not channel.put(item):
+                    break
+                # While the source makes the next item, this one is the consumer's alone.
+                del item
+        finally:
+            close_iterator(source)
+    except BaseException as error:  # noqa: BLE001 - handed to the consumer's thread
+        channel.finish(error)
+    else:
+        channel.finish()
+
+
+@atexit.register
+def _close_live_groups() -> None:
+    groups = list(_live)
+    for group in groups:
+        group._close_channels()
+    deadline = time.monotonic() + CLOSE_TIMEOUT_S
+    for group in groups:
+        group._join(deadline)
