@@ -1,0 +1,253 @@
+"""The kernels on device arrays, compiled by numba-cuda.
+
+Every launch is asynchronous: nothing here waits for the device, reads from it or allocates on it.
+Order among launches is the caller's, by the stream it passes; the device that the arrays live on
+must be current. Like their twins these functions check nothing; `gpufeed.kernels` does.
+
+Geometry: a block is ``down`` rows of ``across`` threads, with consecutive threads on consecutive
+columns, so that writes coalesce however the rows are cut. The grid's y axis shares the columns of
+long rows out among blocks. All loops stride over the grid, so any grid covers any array.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from numba import cuda
+
+from gpufeed.kernels.words import as_words, word_of
+
+__all__ = ["as_device_array", "convert_values", "densify_rows", "pad_rows", "unpad_rows"]
+
+# numba's device array; under its simulator, a NumPy array.
+Array = npt.NDArray[Any]
+Inlined = TypeVar("Inlined", bound=Callable[..., Any])
+
+WARP = 32
+THREADS_PER_BLOCK = 256
+# One full wave on the largest devices of today; blocks that find no work end at once.
+MIN_BLOCKS = 1024
+MAX_BLOCKS = 65_535
+
+# What the hardware adds atomically; other dtypes are added by one owner a column.
+ATOMIC_DTYPES = tuple(np.dtype(name) for name in ("float32", "float64", "int32", "int64"))
+
+
+def _compiled(function: Callable[..., None]) -> Any:
+    """Compile ``function`` at its first launch, from the disk cache where there is one."""
+    try:
+        return cuda.jit(cache=True)(function)
+    except RuntimeError:
+        # Neither the package's folder nor the user's cache folder can be written.
+        return cuda.jit()(function)
+
+
+def _inlined(function: Inlined) -> Inlined:
+    """Compile ``function`` into the kernels that call it."""
+    return cuda.jit(device=True)(function)  # type: ignore[no-any-return]
+
+
+@_inlined
+def _own_columns(dim: int) -> tuple[int, int]:
+    """Return the columns ``[low, high)`` of this block, cut at multiples of its width."""
+    across = cuda.blockDim.x
+    columns = -(-dim // (cuda.gridDim.y * across)) * across
+    low = cuda.blockIdx.y * columns
+    return low, min(low + columns, dim)
+
+
+@_compiled
+def _set_rows(offsets: Array, indices: Array, one: Any, out: Array) -> None:
+    rows, dim = out.shape
+    across = cuda.blockDim.x
+    low, high = _own_columns(dim)
+    for first in range(cuda.blockIdx.x * cuda.blockDim.y, rows, cuda.gridDim.x * cuda.blockDim.y):
+        row = first + cuda.threadIdx.y
+        if row < rows:
+            for j in range(low + cuda.threadIdx.x, high, across):
+                out[row, j] = 0
+        # Every block zeroes what it fills itself, so a barrier within the block is enough.
+        cuda.syncthreads()
+        if row < rows:
+            for k in range(offsets[row] + cuda.threadIdx.x, offsets[row + 1], across):
+                j = indices[k]
+                if low <= j < high:
+                    out[row, j] = one
+
+
+@_compiled
+def _add_rows(offsets: Array, indices: Array, values: Array, out: Array) -> None:
+    rows, dim = out.shape
+    across = cuda.blockDim.x
+    low, high = _own_columns(dim)
+    for first in range(cuda.blockIdx.x * cuda.blockDim.y, rows, cuda.gridDim.x * cuda.blockDim.y):
+        row = first + cuda.threadIdx.y
+        if row < rows:
+            for j in range(low + cuda.threadIdx.x, high, across):
+                out[row, j] = 0
+        cuda.syncthreads()
+        if row < rows:
+            for k in range(offsets[row] + cuda.threadIdx.x, offsets[row + 1], across):
+                j = indices[k]
+                if low <= j < high:
+                    cuda.atomic.add(out, (row, j), out.dtype.type(values[k]))
+
+
+@_compiled
+def _add_rows_by_owner(offsets: Array, indices: Array, values: Array, out: Array) -> None:
+    """Add without atomics: each thread reads the whole row and adds what falls on its columns."""
+    rows, dim = out.shape
+    across = cuda.blockDim.x
+    low, high = _own_columns(dim)
+    down = cuda.gridDim.x * cuda.blockDim.y
+    for row in range(cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y, rows, down):
+        for j in range(low + cuda.threadIdx.x, high, across):
+            out[row, j] = 0
+        for k in range(offsets[row], offsets[row + 1]):
+            j = indices[k]
+            if low <= j < high and (j - low) % across == cuda.threadIdx.x:
+                out[row, j] += out.dtype.type(values[k])
+
+
+@_compiled
+def _pad(values: Array, offsets: Array, width: int, pad_word: Any, out: Array) -> None:
+    rows, row_width = out.shape
+    left = cuda.blockIdx.y * cuda.blockDim.x + cuda.threadIdx.x
+    across = cuda.gridDim.y * cuda.blockDim.x
+    down = cuda.gridDim.x * cuda.blockDim.y
+    for row in range(cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y, rows, down):
+        start = offsets[row] * width
+        length = offsets[row + 1] * width - start
+        for j in range(left, row_width, across):
+            out[row, j] = values[start + j] if j < length else pad_word
+
+
+@_compiled
+def _unpad(padded: Array, offsets: Array, width: int, out: Array) -> None:
+    rows, row_width = padded.shape
+    left = cuda.blockIdx.y * cuda.blockDim.x + cuda.threadIdx.x
+    across = cuda.gridDim.y * cuda.blockDim.x
+    down = cuda.gridDim.x * cuda.blockDim.y
+    for row in range(cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y, rows, down):
+        start = offsets[row] * width
+        length = min(offsets[row + 1] * width - start, row_width)
+        for j in range(left, length, across):
+            out[start + j] = padded[row, j]
+
+
+@_compiled
+def _cast(values: Array, out: Array) -> None:
+    for i in range(cuda.grid(1), out.size, cuda.gridsize(1)):
+        out[i] = out.dtype.type(values[i])
+
+
+@_compiled
+def _scale(values: Array, scale: Any, shift: Any, out: Array) -> None:
+    for i in range(cuda.grid(1), out.size, cuda.gridsize(1)):
+        out[i] = out.dtype.type(values[i]) * scale + shift
+
+
+def as_device_array(array: Any) -> Array:
+    """Return numba's view of an array that has ``__cuda_array_interface__``.
+
+    numba would make the host wait for the stream that the interface names; ordering the launch
+    behind that stream's work is the caller's part here, so ``sync=False``.
+    """
+    return cuda.as_cuda_array(array, sync=False)  # type: ignore[no-any-return]
+
+
+def _as_numba_stream(stream: Any | None) -> Any:
+    """Return numba's name for ``stream``; None is the legacy default stream."""
+    if stream is None:
+        return 0
+    _version, handle = stream.__cuda_stream__()
+    return cuda.external_stream(int(handle))
+
+
+def _grid_and_block(rows: int, row_width: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Return a launch for ``rows`` rows of ``row_width`` columns (module docstring)."""
+    across = WARP
+    while across < min(row_width, THREADS_PER_BLOCK):
+        across *= 2
+    down = THREADS_PER_BLOCK // across
+    blocks_down = min(-(-rows // down), MAX_BLOCKS)
+    return (blocks_down, -(-MIN_BLOCKS // blocks_down)), (across, down)
+
+
+def densify_rows(
+    offsets: Array, indices: Array, values: Array | None, out: Array, *, stream: Any | None = None
+) -> None:
+    """Write CSR rows as dense ones: ``out[i, indices[k]] += values[k]`` over zeros."""
+    if not out.size:
+        return
+    grid, block = _grid_and_block(*out.shape)
+    launch = (grid, block, _as_numba_stream(stream))
+    if values is None:
+        words = as_words(out, *out.shape)
+        _set_rows[launch](offsets, indices, word_of(1, out.dtype), words)
+    elif out.dtype in ATOMIC_DTYPES:
+        _add_rows[launch](offsets, indices, values, out)
+    else:
+        _add_rows_by_owner[launch](offsets, indices, values, out)
+
+
+def pad_rows(
+    values: Array, offsets: Array, pad_value: float, out: Array, *, stream: Any | None = None
+) -> None:
+    """Lay packed rows out side by side: ``out[i, :n] = values[offsets[i]:offsets[i + 1]][:n]``."""
+    if not out.size:
+        return
+    width = math.prod(values.shape[1:])
+    rows, row_width = out.shape[0], out.shape[1] * width
+    grid, block = _grid_and_block(rows, row_width)
+    _pad[grid, block, _as_numba_stream(stream)](
+        as_words(values, values.size),
+        offsets,
+        width,
+        word_of(pad_value, out.dtype),
+        as_words(out, rows, row_width),
+    )
+
+
+def unpad_rows(padded: Array, offsets: Array, out: Array, *, stream: Any | None = None) -> None:
+    """Pack padded rows end to end: ``out[offsets[i]:offsets[i + 1]] = padded[i, :n]``."""
+    if not padded.size:
+        return
+    width = math.prod(out.shape[1:])
+    rows, row_width = padded.shape[0], padded.shape[1] * width
+    grid, block = _grid_and_block(rows, row_width)
+    _unpad[grid, block, _as_numba_stream(stream)](
+        as_words(padded, rows, row_width), offsets, width, as_words(out, out.size)
+    )
+
+
+def convert_values(
+    values: Array,
+    scale: float | None,
+    shift: float | None,
+    out: Array,
+    *,
+    stream: Any | None = None,
+) -> None:
+    """Cast, then scale and shift in ``out``'s dtype: ``out = cast(values) * scale + shift``.
+
+    float32 and float64 are scaled and shifted with a single rounding.
+    """
+    if not out.size:
+        return
+    launch = (MIN_BLOCKS, THREADS_PER_BLOCK, _as_numba_stream(stream))
+    flat, flat_out = values.reshape(values.size), out.reshape(out.size)
+    if scale is None and shift is None:
+        _cast[launch](flat, flat_out)
+        return
+    _scale[launch](
+        flat,
+        # x * 1 and x + -0.0 are x, to the sign of a zero.
+        out.dtype.type(1.0 if scale is None else scale),
+        out.dtype.type(-0.0 if shift is None else shift),
+        flat_out,
+    )

@@ -1,0 +1,75 @@
+"""What each kernel means, in plain NumPy.
+
+These are the specification: slow, short and obviously right. The twins in `gpufeed.kernels.cpu`
+and `gpufeed.kernels.cuda` are tested against them. They check nothing; `gpufeed.kernels` does.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["convert_values", "densify_rows", "pad_rows", "unpad_rows"]
+
+Array = npt.NDArray[Any]
+
+
+def densify_rows(offsets: Array, indices: Array, values: Array | None, out: Array) -> None:
+    """Write CSR rows as dense ones: ``out[i, indices[k]] += values[k]`` over zeros.
+
+    >>> out = np.empty((2, 3), "float32")
+    >>> densify_rows(np.array([0, 2, 3]), np.array([0, 0, 2]), np.array([1.0, 2.0, 3.0]), out)
+    >>> out.tolist()
+    [[3.0, 0.0, 0.0], [0.0, 0.0, 3.0]]
+    """
+    rows = np.repeat(np.arange(len(out)), np.diff(offsets))
+    out[...] = 0
+    if values is None:
+        out[rows, indices] = 1
+    else:
+        np.add.at(out, (rows, indices), values.astype(out.dtype))
+
+
+def pad_rows(values: Array, offsets: Array, pad_value: float, out: Array) -> None:
+    """Lay packed rows out side by side: ``out[i, :n] = values[offsets[i]:offsets[i + 1]][:n]``.
+
+    >>> out = np.empty((2, 2), "int64")
+    >>> pad_rows(np.array([7, 8, 9, 5]), np.array([0, 3, 4]), -1, out)
+    >>> out.tolist()
+    [[7, 8], [5, -1]]
+    """
+    out[...] = pad_value
+    for row, (start, end) in enumerate(pairwise(offsets)):
+        kept = values[start:end][: out.shape[1]]
+        out[row, : len(kept)] = kept
+
+
+def unpad_rows(padded: Array, offsets: Array, out: Array) -> None:
+    """Pack padded rows end to end: ``out[offsets[i]:offsets[i + 1]] = padded[i, :n]``.
+
+    >>> out = np.empty(3, "int64")
+    >>> unpad_rows(np.array([[7, 8], [5, -1]]), np.array([0, 2, 3]), out)
+    >>> out.tolist()
+    [7, 8, 5]
+    """
+    for row, (start, end) in enumerate(pairwise(offsets)):
+        length = min(end - start, padded.shape[1])
+        out[start : start + length] = padded[row, :length]
+
+
+def convert_values(values: Array, scale: float | None, shift: float | None, out: Array) -> None:
+    """Cast, then scale and shift in ``out``'s dtype: ``out = cast(values) * scale + shift``.
+
+    >>> out = np.empty(2, "float32")
+    >>> convert_values(np.array([0, 255], "uint8"), 2.0, -1.0, out)
+    >>> out.tolist()
+    [-1.0, 509.0]
+    """
+    np.copyto(out, values, casting="unsafe")
+    if scale is not None:
+        np.multiply(out, out.dtype.type(scale), out=out)
+    if shift is not None:
+        np.add(out, out.dtype.type(shift), out=out)
