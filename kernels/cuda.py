@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,6 @@ __all__ = ["as_device_array", "convert_values", "densify_rows", "pad_rows", "unp
 
 # numba's device array; under its simulator, a NumPy array.
 Array = npt.NDArray[Any]
-Inlined = TypeVar("Inlined", bound=Callable[..., Any])
 
 WARP = 32
 THREADS_PER_BLOCK = 256
@@ -46,25 +45,12 @@ def _compiled(function: Callable[..., None]) -> Any:
         return cuda.jit()(function)
 
 
-def _inlined(function: Inlined) -> Inlined:
-    """Compile ``function`` into the kernels that call it."""
-    return cuda.jit(device=True)(function)  # type: ignore[no-any-return]
-
-
-@_inlined
-def _own_columns(dim: int) -> tuple[int, int]:
-    """Return the columns ``[low, high)`` of this block, cut at multiples of its width."""
-    across = cuda.blockDim.x
-    columns = -(-dim // (cuda.gridDim.y * across)) * across
-    low = cuda.blockIdx.y * columns
-    return low, min(low + columns, dim)
-
-
 @_compiled
-def _set_rows(offsets: Array, indices: Array, one: Any, out: Array) -> None:
+def _set_rows(offsets: Array, indices: Array, one: Any, columns: int, out: Array) -> None:
     rows, dim = out.shape
     across = cuda.blockDim.x
-    low, high = _own_columns(dim)
+    low = cuda.blockIdx.y * columns
+    high = min(low + columns, dim)
     for first in range(cuda.blockIdx.x * cuda.blockDim.y, rows, cuda.gridDim.x * cuda.blockDim.y):
         row = first + cuda.threadIdx.y
         if row < rows:
@@ -80,10 +66,11 @@ def _set_rows(offsets: Array, indices: Array, one: Any, out: Array) -> None:
 
 
 @_compiled
-def _add_rows(offsets: Array, indices: Array, values: Array, out: Array) -> None:
+def _add_rows(offsets: Array, indices: Array, values: Array, columns: int, out: Array) -> None:
     rows, dim = out.shape
     across = cuda.blockDim.x
-    low, high = _own_columns(dim)
+    low = cuda.blockIdx.y * columns
+    high = min(low + columns, dim)
     for first in range(cuda.blockIdx.x * cuda.blockDim.y, rows, cuda.gridDim.x * cuda.blockDim.y):
         row = first + cuda.threadIdx.y
         if row < rows:
@@ -98,11 +85,14 @@ def _add_rows(offsets: Array, indices: Array, values: Array, out: Array) -> None
 
 
 @_compiled
-def _add_rows_by_owner(offsets: Array, indices: Array, values: Array, out: Array) -> None:
+def _add_rows_by_owner(
+    offsets: Array, indices: Array, values: Array, columns: int, out: Array
+) -> None:
     """Add without atomics: each thread reads the whole row and adds what falls on its columns."""
     rows, dim = out.shape
     across = cuda.blockDim.x
-    low, high = _own_columns(dim)
+    low = cuda.blockIdx.y * columns
+    high = min(low + columns, dim)
     down = cuda.gridDim.x * cuda.blockDim.y
     for row in range(cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y, rows, down):
         for j in range(low + cuda.threadIdx.x, high, across):
@@ -184,15 +174,18 @@ def densify_rows(
     """Write CSR rows as dense ones: ``out[i, indices[k]] += values[k]`` over zeros."""
     if not out.size:
         return
-    grid, block = _grid_and_block(*out.shape)
+    rows, dim = out.shape
+    grid, block = _grid_and_block(rows, dim)
     launch = (grid, block, _as_numba_stream(stream))
+    # Of each block, in whole multiples of its width, so that rows are cut at aligned addresses.
+    columns = -(-dim // (grid[1] * block[0])) * block[0]
     if values is None:
-        words = as_words(out, *out.shape)
-        _set_rows[launch](offsets, indices, word_of(1, out.dtype), words)
+        one = word_of(1, out.dtype)
+        _set_rows[launch](offsets, indices, one, columns, as_words(out, rows, dim))
     elif out.dtype in ATOMIC_DTYPES:
-        _add_rows[launch](offsets, indices, values, out)
+        _add_rows[launch](offsets, indices, values, columns, out)
     else:
-        _add_rows_by_owner[launch](offsets, indices, values, out)
+        _add_rows_by_owner[launch](offsets, indices, values, columns, out)
 
 
 def pad_rows(

@@ -1,0 +1,186 @@
+"""reference == cpu == cuda for every kernel, on random shapes, dtypes and contents.
+
+The CUDA twins run in numba's simulator where there is no GPU, with launches of at most 64 threads:
+each of its threads is a Python thread.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numba import config
+from numba import cuda as numba_cuda
+
+from gpufeed.kernels import cpu, cuda, reference
+from gpufeed.kernels.checks import VALUE_DTYPES
+
+INDEX_DTYPES = st.sampled_from(["int32", "int64"])
+DTYPES = st.sampled_from(VALUE_DTYPES)
+FEW = settings(max_examples=20, deadline=None)
+MANY = settings(max_examples=100, deadline=None)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_launches():
+    with pytest.MonkeyPatch.context() as patch:
+        if config.ENABLE_CUDASIM:
+            patch.setattr(cuda, "WARP", 4)
+            patch.setattr(cuda, "THREADS_PER_BLOCK", 8)
+            patch.setattr(cuda, "MIN_BLOCKS", 3)
+            patch.setattr(cuda, "MAX_BLOCKS", 4)
+        yield
+
+
+def on_device(operation, *arguments):
+    """Run the CUDA twin on device copies and return what it left in ``out``."""
+    sent = [numba_cuda.to_device(a) if isinstance(a, np.ndarray) else a for a in arguments]
+    getattr(cuda, operation)(*sent)
+    return sent[-1].copy_to_host()
+
+
+def on_host(operation, *arguments):
+    *inputs, out = arguments
+    out = out.copy()
+    getattr(cpu, operation)(*inputs, out)
+    return out
+
+
+def check(twin, operation, *arguments):
+    """Compare ``twin`` with the reference; both start from the same garbage in ``out``."""
+    *inputs, out = arguments
+    expected = out.copy()
+    getattr(reference, operation)(*inputs, expected)
+    got = twin(operation, *inputs, out)
+    assert got.dtype == expected.dtype
+    np.testing.assert_array_equal(got, expected)
+
+
+def exact(draw, shape, dtype, largest=3):
+    """Draw small multiples of 1/4, whose sums and products are exact in every dtype."""
+    size = int(np.prod(shape))
+    low = -largest if dtype.kind in "if" else 0
+    drawn = draw(st.lists(st.integers(low, largest), min_size=size, max_size=size))
+    quarter = 0.25 if dtype.kind == "f" else 1
+    return (np.array(drawn).reshape(shape) * quarter).astype(dtype)
+
+
+@st.composite
+def row_offsets(draw):
+    lengths = draw(st.lists(st.integers(0, 6), max_size=6))
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(draw(INDEX_DTYPES))
+
+
+@st.composite
+def densify_calls(draw):
+    offsets, dim, out_dtype = draw(row_offsets()), draw(st.integers(1, 40)), draw(DTYPES)
+    total = int(offsets[-1])
+    drawn = draw(st.lists(st.integers(0, dim - 1), min_size=total, max_size=total))
+    indices = np.array(drawn, draw(INDEX_DTYPES))
+    values = None
+    if draw(st.booleans()):
+        to_bool = st.just(np.dtype("bool"))
+        values = exact(draw, total, draw(to_bool if out_dtype == np.bool_ else DTYPES))
+        if out_dtype == np.uint8:
+            values = abs(values)
+    return offsets, indices, values, np.ones((len(offsets) - 1, dim), out_dtype)
+
+
+@st.composite
+def pad_calls(draw):
+    offsets, dtype = draw(row_offsets()), draw(DTYPES)
+    item = draw(st.sampled_from([(), (1,), (3,), (2, 2)]))
+    values = exact(draw, (int(offsets[-1]), *item), dtype)
+    max_length = draw(st.integers(0, 8))
+    pad_value = draw(st.sampled_from([0, 1]))
+    return values, offsets, pad_value, np.ones((len(offsets) - 1, max_length, *item), dtype)
+
+
+@st.composite
+def unpad_calls(draw):
+    values, offsets, _, padded = draw(pad_calls())
+    padded[...] = exact(draw, padded.shape, padded.dtype)
+    return padded, offsets, np.ones_like(values)
+
+
+@st.composite
+def convert_calls(draw):
+    shape = draw(st.sampled_from([(), (0,), (5,), (2, 3), (300,)]))
+    source, target = draw(DTYPES), draw(DTYPES)
+    if target == np.bool_:
+        source = target
+    values = exact(draw, shape, source, largest=1 if shape == (300,) else 100)
+    if target == np.uint8:
+        values = abs(values) if source != np.bool_ else values
+    factors = st.sampled_from([None, 0.5, -2.0] if target.kind == "f" else [None])
+    return values, draw(factors), draw(factors), np.ones(shape, target)
+
+
+@MANY
+@given(densify_calls())
+def test_densify_rows_on_the_cpu(call):
+    check(on_host, "densify_rows", *call)
+
+
+@FEW
+@given(densify_calls())
+def test_densify_rows_on_cuda(call):
+    check(on_device, "densify_rows", *call)
+
+
+@MANY
+@given(pad_calls())
+def test_pad_rows_on_the_cpu(call):
+    check(on_host, "pad_rows", *call)
+
+
+@FEW
+@given(pad_calls())
+def test_pad_rows_on_cuda(call):
+    check(on_device, "pad_rows", *call)
+
+
+@MANY
+@given(unpad_calls())
+def test_unpad_rows_on_the_cpu(call):
+    check(on_host, "unpad_rows", *call)
+
+
+@FEW
+@given(unpad_calls())
+def test_unpad_rows_on_cuda(call):
+    check(on_device, "unpad_rows", *call)
+
+
+@MANY
+@given(convert_calls())
+def test_convert_values_on_the_cpu(call):
+    check(on_host, "convert_values", *call)
+
+
+@FEW
+@given(convert_calls())
+def test_convert_values_on_cuda(call):
+    check(on_device, "convert_values", *call)
+
+
+@MANY
+@given(pad_calls())
+def test_unpadding_undoes_padding(call):
+    values, offsets, pad_value, out = call
+    longest = int(np.diff(offsets).max(initial=0))
+    padded = np.empty((out.shape[0], longest, *out.shape[2:]), out.dtype)
+    back = np.empty_like(values)
+    cpu.pad_rows(values, offsets, pad_value, padded)
+    cpu.unpad_rows(padded, offsets, back)
+    np.testing.assert_array_equal(back, values)
+
+
+def test_one_giant_row_among_empty_ones():
+    rng = np.random.default_rng(0)
+    offsets = np.array([0, 0, 200_000, 200_000])
+    indices = rng.integers(0, 1_000_000, 200_000)
+    values = rng.integers(-8, 8, 200_000).astype("float32")
+    check(on_host, "densify_rows", offsets, indices, values, np.ones((3, 1_000_000), "float32"))
+    check(on_host, "pad_rows", values, offsets, 1, np.zeros((3, 150_000), "float32"))

@@ -1,0 +1,282 @@
+"""The dispatcher: what it refuses, where it sends arrays, what it does without a cache."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gpufeed import kernels
+from gpufeed.kernels import cpu, cuda, reference
+
+OFFSETS = np.array([0, 2, 2, 3])
+INDICES = np.array([3, 0, 3])
+
+
+def zeros(shape, dtype="float32"):
+    return np.zeros(shape, dtype)
+
+
+def test_densify_overwrites_what_was_there():
+    out = np.full((3, 4), 7, "float32")
+    kernels.densify_rows(OFFSETS, INDICES, np.array([1.5, 2.0, 3.0]), out)
+    assert out.tolist() == [[2.0, 0, 0, 1.5], [0, 0, 0, 0], [0, 0, 0, 3.0]]
+
+
+def test_duplicates_add_with_values_and_change_nothing_without():
+    offsets, indices = np.array([0, 3]), np.array([1, 1, 1])
+    out = zeros((1, 2), "float16")
+    kernels.densify_rows(offsets, indices, np.array([1.0, 2.0, 4.0]), out)
+    assert out.tolist() == [[0.0, 7.0]]
+    kernels.densify_rows(offsets, indices, None, out)
+    assert out.tolist() == [[0.0, 1.0]]
+
+
+@pytest.mark.parametrize("shape", [(3, 7), (40, 1000), (9, 1_000_000)])
+def test_densify_is_the_same_in_one_sweep_and_in_many(shape):
+    # 84 bytes, many sweeps, and beyond STREAM_NBYTES.
+    rng = np.random.default_rng(0)
+    rows, dim = shape
+    offsets = np.arange(rows + 1) * 5
+    indices, values = rng.integers(0, dim, rows * 5), rng.random(rows * 5)
+    got, expected = np.full(shape, 7, "float32"), np.full(shape, 8, "float32")
+    kernels.densify_rows(offsets, indices, values, got)
+    reference.densify_rows(offsets, indices, values, expected)
+    assert np.array_equal(got, expected)
+
+
+def test_pad_cuts_long_rows_and_fills_short_ones():
+    values = np.arange(10).reshape(5, 2)
+    out = zeros((3, 2, 2), "int64")
+    kernels.pad_rows(values, np.array([0, 3, 3, 5]), -1, out)
+    assert out.tolist() == [[[0, 1], [2, 3]], [[-1, -1], [-1, -1]], [[6, 7], [8, 9]]]
+
+
+def test_unpad_leaves_alone_what_padding_cut():
+    out = np.full(4, -1)
+    kernels.unpad_rows(np.array([[1, 2], [3, 0]]), np.array([0, 3, 4]), out)
+    assert out.tolist() == [1, 2, -1, 3]
+
+
+def test_convert_rounds_in_the_dtype_of_out():
+    pixels = np.arange(256, dtype="uint8")
+    out = zeros(256)
+    kernels.convert_values(pixels, 1 / 255, -0.5, out)
+    scale, shift = np.float32(1 / 255), np.float32(-0.5)
+    assert np.array_equal(out, pixels.astype("float32") * scale + shift)
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (3, 0)])
+def test_nothing_is_a_legal_size(shape):
+    rows = shape[0]
+    offsets, none = np.zeros(rows + 1, "int64"), np.zeros(0, "int64")
+    kernels.densify_rows(offsets, none, None, zeros(shape))
+    kernels.densify_rows(offsets, none, zeros(0), zeros(shape))
+    kernels.pad_rows(zeros(0), offsets, 0, zeros(shape))
+    kernels.unpad_rows(zeros(shape), offsets, zeros(0))
+    kernels.convert_values(zeros(shape), 2.0, None, zeros(shape))
+
+
+READ_ONLY = zeros((3, 4))
+READ_ONLY.flags.writeable = False
+REFUSED = {
+    "strided out": (
+        ("densify_rows", OFFSETS, INDICES, None, zeros((3, 8))[:, ::2]),
+        ValueError,
+        r"densify_rows\.out must be C-contiguous, got shape \(3, 4\) with strides \(32, 8\)",
+    ),
+    "strided input": (
+        ("densify_rows", OFFSETS, np.arange(6)[::2], None, zeros((3, 9))),
+        ValueError,
+        r"densify_rows\.indices must be C-contiguous",
+    ),
+    "read-only out": (
+        ("densify_rows", OFFSETS, INDICES, None, READ_ONLY),
+        ValueError,
+        r"densify_rows\.out must be writable, got a read-only array",
+    ),
+    "offsets of another length": (
+        ("densify_rows", OFFSETS[:3], INDICES, None, zeros((3, 4))),
+        ValueError,
+        r"densify_rows\.offsets must have shape \(4\), got \(3,\)",
+    ),
+    "offsets past the end": (
+        ("densify_rows", OFFSETS, INDICES[:2], None, zeros((3, 4))),
+        ValueError,
+        r"densify_rows\.offsets must start at 0 and end at 2, got 0 and 3",
+    ),
+    "float offsets": (
+        ("densify_rows", OFFSETS.astype("float64"), INDICES, None, zeros((3, 4))),
+        TypeError,
+        r"densify_rows\.offsets must have dtype int32, int64, got float64",
+    ),
+    "unsigned indices": (
+        ("densify_rows", OFFSETS, INDICES.astype("uint32"), None, zeros((3, 4))),
+        TypeError,
+        r"densify_rows\.indices must have dtype int32, int64, got uint32",
+    ),
+    "too few values": (
+        ("densify_rows", OFFSETS, INDICES, zeros(2), zeros((3, 4))),
+        ValueError,
+        r"densify_rows\.values must have shape \(3\), got \(2,\)",
+    ),
+    "flat out": (
+        ("densify_rows", OFFSETS, INDICES, None, zeros(12)),
+        ValueError,
+        r"densify_rows\.out must have >= 2 dimensions, got shape \(12,\)",
+    ),
+    "deep out": (
+        ("densify_rows", OFFSETS, INDICES, None, zeros((3, 2, 2))),
+        ValueError,
+        r"densify_rows\.out must have shape \(rows, dim\), got \(3, 2, 2\)",
+    ),
+    "complex out": (
+        ("densify_rows", OFFSETS, INDICES, None, zeros((3, 4), "complex64")),
+        TypeError,
+        r"densify_rows\.out must have dtype bool, .*, got complex64",
+    ),
+    "numbers to truth values": (
+        ("densify_rows", OFFSETS, INDICES, zeros(3), zeros((3, 4), "bool")),
+        TypeError,
+        r"densify_rows\.values must have dtype bool when out has, got float32",
+    ),
+    "list for array": (
+        ("densify_rows", OFFSETS, [3, 0, 3], None, zeros((3, 4))),
+        TypeError,
+        r"densify_rows\.indices must be a NumPy array or have __cuda_array_interface__, got list",
+    ),
+    "items of another shape": (
+        ("pad_rows", zeros((3, 2)), OFFSETS, 0, zeros((3, 2, 5))),
+        ValueError,
+        r"pad_rows\.out must have shape \(rows, max_length, 2\), got \(3, 2, 5\)",
+    ),
+    "out of another dtype": (
+        ("pad_rows", zeros(3), OFFSETS, 0, zeros((3, 2), "float64")),
+        TypeError,
+        r"pad_rows\.out must have dtype float32, got float64",
+    ),
+    "big-endian values": (
+        ("pad_rows", zeros(3, ">f4"), OFFSETS, 0, zeros((3, 2), ">f4")),
+        TypeError,
+        r"pad_rows\.values must have dtype bool, .*, got >f4",
+    ),
+    "out too long": (
+        ("unpad_rows", zeros((3, 2)), OFFSETS, zeros(4)),
+        ValueError,
+        r"unpad_rows\.offsets must start at 0 and end at 4, got 0 and 3",
+    ),
+    "out of another size": (
+        ("convert_values", zeros(3, "uint8"), None, None, zeros(4)),
+        ValueError,
+        r"convert_values\.out must have shape \(3\), got \(4,\)",
+    ),
+    "scaled integers": (
+        ("convert_values", zeros(3, "uint8"), 0.5, None, zeros(3, "int64")),
+        TypeError,
+        r"convert_values\.out must be a float array to be scaled or shifted, got int64",
+    ),
+}
+
+
+@pytest.mark.parametrize(("call", "error", "message"), REFUSED.values(), ids=REFUSED)
+def test_refuses(call, error, message):
+    operation, *arguments = call
+    with pytest.raises(error, match=message):
+        getattr(kernels, operation)(*arguments)
+
+
+class OnDevice:
+    """Stands for a device array, as far as the dispatcher looks at one."""
+
+    def __init__(self, array):
+        self.array = array
+        self.__cuda_array_interface__ = {"shape": array.shape}
+
+
+class Stream:
+    def __cuda_stream__(self):
+        return 0, 0xC0DE
+
+
+def test_device_arrays_go_to_the_cuda_twin_with_the_stream(monkeypatch):
+    calls = []
+    monkeypatch.setattr(cuda, "as_device_array", lambda array: array.array)
+    monkeypatch.setattr(cuda, "unpad_rows", lambda *arrays, stream: calls.append((arrays, stream)))
+    arrays, stream = (zeros((3, 2)), OFFSETS, zeros(3)), Stream()
+    kernels.unpad_rows(*map(OnDevice, arrays), stream=stream)
+    [(got, got_stream)] = calls
+    assert all(a is b for a, b in zip(got, arrays, strict=True))
+    assert got_stream is stream
+
+
+def test_a_stream_reaches_numba_as_its_handle(monkeypatch):
+    monkeypatch.setattr(cuda.cuda, "external_stream", lambda handle: ("stream", handle))
+    assert cuda._as_numba_stream(Stream()) == ("stream", 0xC0DE)
+    assert cuda._as_numba_stream(None) == 0
+
+
+@pytest.mark.parametrize(
+    ("rows", "row_width"), [(1, 1), (1, 10**8), (7, 33), (4096, 100), (10**7, 1000)]
+)
+def test_launches_fill_the_device_within_its_limits(rows, row_width):
+    (grid_x, grid_y), (across, down) = cuda._grid_and_block(rows, row_width)
+    assert across * down == cuda.THREADS_PER_BLOCK
+    assert across % cuda.WARP == 0
+    assert grid_x * grid_y >= cuda.MIN_BLOCKS
+    assert max(grid_x, grid_y) <= cuda.MAX_BLOCKS
+
+
+def test_host_and_device_arrays_do_not_mix():
+    with pytest.raises(
+        TypeError, match=r"unpad_rows\.offsets must live on the device, .*, got a host array"
+    ):
+        kernels.unpad_rows(OnDevice(zeros((3, 2))), OFFSETS, OnDevice(zeros(3)))
+
+
+def test_host_kernels_take_no_stream():
+    with pytest.raises(ValueError, match=r"unpad_rows\.stream must be None for host arrays"):
+        kernels.unpad_rows(zeros((3, 2)), OFFSETS, zeros(3), stream=Stream())
+
+
+def test_warm_up_leaves_nothing_to_compile():
+    kernels.warm_up(
+        densify=[("int32", None, "float32"), ("int64", "float32", "float32")],
+        pad=["float16"],
+        convert=[("uint8", "float32", True), ("int32", "int64", False)],
+    )
+    compiled = [cpu._set_rows, cpu._add_rows, cpu._pad, cpu._unpad, cpu._scale]
+    before = [kernel.signatures[:] for kernel in compiled]
+    assert all(before)
+    out = zeros((3, 4))
+    kernels.densify_rows(OFFSETS, INDICES.astype("int32"), None, out)
+    kernels.densify_rows(OFFSETS, INDICES, zeros(3), out)
+    kernels.pad_rows(zeros(3, "float16"), OFFSETS, 1, zeros((3, 2), "float16"))
+    kernels.unpad_rows(zeros((3, 2), "float16"), OFFSETS, zeros(3, "float16"))
+    kernels.convert_values(zeros(5, "uint8"), None, 0.5, zeros(5))
+    assert [kernel.signatures for kernel in compiled] == before
+
+
+def test_works_where_no_cache_folder_can_be_written():
+    # The locator for zip archives finds no place for a plain module, as any would on a read-only
+    # system; numba then raises when a function asks for a cache.
+    code = (
+        "import numpy as np; from gpufeed.kernels import unpad_rows; out = np.zeros(3, 'int64');"
+        "unpad_rows(np.array([[7, 8], [5, 0]]), np.array([0, 2, 3]), out); print(out.tolist())"
+    )
+    environment = os.environ | {"NUMBA_CACHE_LOCATOR_CLASSES": "ZipCacheLocator"}
+    run = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert run.stdout.strip() == "[7, 8, 5]"
+
+
+def test_is_not_importable_as_a_top_level_package():
+    folder = Path(kernels.__file__).parent
+    spec = importlib.util.spec_from_file_location("kernels", folder / "__init__.py")
+    with pytest.raises(ImportError, match=r"import gpufeed\.kernels"):
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))

@@ -1,0 +1,80 @@
+"""Every CUDA kernel compiles for real hardware (compute capability 9.0), with or without a GPU."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+
+import pytest
+
+# numba's simulator, which the other tests use, cannot compile: hence another process without it.
+COMPILE_ALL = """
+from itertools import product
+from numba import cuda, types
+from gpufeed.kernels import cuda as kernels
+
+def array(dtype, ndim=1):
+    return types.Array(dtype, ndim, "C")
+
+floats = [types.float16, types.float32, types.float64]
+indices = [types.int32, types.int64]
+words = [types.uint8, types.uint16, types.uint32, types.uint64]
+narrow = [types.int8, types.int16, types.uint8, types.float16]
+wide = [types.int32, types.int64, types.float32, types.float64]
+numbers = narrow + wide
+index = array(types.int64)
+
+signatures = {
+    "_set_rows": [
+        *[(array(i), array(j), types.uint32, types.int64, array(types.uint32, 2))
+          for i, j in product(indices, indices)],
+        *[(index, index, word, types.int64, array(word, 2)) for word in words],
+    ],
+    "_add_rows": [
+        *[(array(i), array(j), array(types.float32), types.int64, array(types.float32, 2))
+          for i, j in product(indices, indices)],
+        *[(index, index, array(types.float16), types.int64, array(dtype, 2)) for dtype in wide],
+    ],
+    "_add_rows_by_owner": [
+        *[(index, index, array(types.float32), types.int64, array(dtype, 2)) for dtype in narrow],
+        (index, index, array(types.boolean), types.int64, array(types.boolean, 2)),
+    ],
+    "_pad": [(array(word), array(i), types.int64, word, array(word, 2))
+             for i, word in product(indices, words)],
+    "_unpad": [(array(word, 2), array(i), types.int64, array(word))
+               for i, word in product(indices, words)],
+    "_cast": [
+        *[(array(types.boolean), array(dtype)) for dtype in [types.boolean, *numbers]],
+        *[(array(types.uint8), array(dtype)) for dtype in numbers],
+        *[(array(dtype), array(types.float16)) for dtype in numbers],
+    ],
+    "_scale": [(array(dtype), to, to, array(to))
+               for dtype, to in product([types.uint8, types.float16, types.int64], floats)],
+}
+found = {name: value for name, value in vars(kernels).items() if hasattr(value, "py_func")}
+if set(found) != set(signatures):
+    raise SystemExit(f"signatures are listed for {set(signatures)}, kernels are {set(found)}")
+for name, listed in signatures.items():
+    for signature in listed:
+        ptx, _ = cuda.compile_ptx(found[name].py_func, signature, cc=(9, 0))
+        if ".target sm_90" not in ptx or ".entry" not in ptx:
+            raise SystemExit(f"{name}{signature}: no kernel for sm_90 in the PTX")
+print(sum(map(len, signatures.values())))
+"""
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("nvidia") is None,
+    reason="compiling to PTX needs nvrtc and nvvm: pip install 'gpufeed[dev]'",
+)
+def test_every_cuda_kernel_compiles_for_compute_capability_9_0():
+    run = subprocess.run(
+        [sys.executable, "-c", COMPILE_ALL],
+        env=os.environ | {"NUMBA_ENABLE_CUDASIM": "0"},
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stderr
+    assert int(run.stdout) > 50
