@@ -65,12 +65,17 @@ class Features:
         ):
             raise ValueError
         values = [pair[2] for pair in pairs]
-        if self.binary:
-            if values.count(b"1") != len(values) and any(_number(value) != 1 for value in values):
-                raise ValueError
+        if self.binary and values.count(b"1") == len(values):
             return indices
+        if b"_" in b"".join(values):
+            raise ValueError
         with np.errstate(over="raise"):
-            return indices, np.array([_number(value) for value in values], np.float32)
+            numbers = np.array(list(map(float, values)), np.float32)
+        if not self.binary:
+            return indices, numbers
+        if (numbers != 1).any():
+            raise ValueError
+        return indices
 
     @property
     def rule(self) -> str:
@@ -138,12 +143,6 @@ def _first_bad(features: list[bytes], layout: Features) -> bytes:
     return features[bisect_left(range(len(features)), True, key=lambda last: fails(last + 1))]
 
 
-def _number(word: bytes) -> float:
-    if b"_" in word:
-        raise ValueError
-    return float(word)
-
-
 def _as_integer(word: bytes) -> int | None:
     return int(word) if _INTEGER.fullmatch(word) else None
 
@@ -151,7 +150,11 @@ def _as_integer(word: bytes) -> int | None:
 def _label(word: bytes) -> int | float:
     # A label written as an integer stays one: a feeder refuses floats for an integer field.
     integer = _as_integer(word)
-    return _number(word) if integer is None else integer
+    if integer is not None:
+        return integer
+    if b"_" in word:
+        raise ValueError
+    return float(word)
 
 
 def _error(where: str, expected: str, word: bytes) -> FormatError:
