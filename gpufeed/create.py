@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 import gpufeed.lod as offset_math
-from gpufeed.device import transfer
 from gpufeed.errors import FieldError, LoDError
 from gpufeed.places import PlaceLike, as_place
 from gpufeed.tensor import LoDTensor
@@ -45,7 +44,7 @@ def create_lod_tensor(
     target = as_place(place)
     if isinstance(data, LoDTensor):
         tensor = LoDTensor(place=target)
-        tensor.set(transfer(data.data, data.place, target), target)
+        tensor.set(data.data)
     elif isinstance(data, np.ndarray):
         tensor = LoDTensor(data, place=target)
     elif isinstance(data, list):

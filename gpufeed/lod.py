@@ -12,6 +12,7 @@ touches a device, a tensor, or the values themselves.
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
@@ -119,7 +120,7 @@ def check_offsets(offsets: Offsets, covered: int | None, things: str, owner: str
         LoDError: Names the rule and what broke it.
     """
     if not offsets.size or offsets[0] != 0:
-        raise LoDError(f"{owner} must start with 0, got {_brief(offsets)}")
+        raise LoDError(f"{owner} must start with 0, got {reprlib.repr(offsets[:9].tolist())}")
     falls = np.flatnonzero(offsets[1:] < offsets[:-1])
     if falls.size:
         at = int(falls[0])
@@ -231,7 +232,3 @@ def _as_array(level: object, number: int, owner: str) -> Offsets:
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise LoDError(f"{rule}, got {level!r:.80}")
     return array.astype(np.int64)
-
-
-def _brief(level: Offsets) -> str:
-    return str(level.tolist()) if level.size <= 8 else f"{level[:8].tolist()[:-1]}..."

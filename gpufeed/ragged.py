@@ -183,7 +183,7 @@ class Ragged(ABC):
         """
         if not parts or not all(isinstance(part, cls) for part in parts):
             kinds = ", ".join(type(part).__name__ for part in parts) or "none"
-            raise FieldError(f"{cls.__name__}.merge.parts must be {cls.__name__}s, got {kinds}")
+            raise FieldError(f"{cls.__name__}.merge.parts must be of this type, got {kinds}")
         places = {part.place for part in parts}
         if len(places) > 1:
             got = ", ".join(sorted(map(str, places)))
@@ -253,9 +253,13 @@ class Ragged(ABC):
 
         Args:
             max_length: Width; None takes the longest sequence.
+
+        Raises:
+            FieldError: ``max_length`` is not a whole number >= 0.
+            LoDError: There is no LoD.
         """
         starts = self.cu_seqlens()
-        width = self.max_seqlen() if max_length is None else max_length
+        width = self._width(max_length)
         with self._place:
             lengths = starts[1:] - starts[:-1]
             return array_module(starts).arange(width) < lengths[:, None]
@@ -288,11 +292,21 @@ class Ragged(ABC):
 
     def _level(self, level: int) -> int:
         levels = len(self._fitting())
+        if not levels:
+            raise LoDError(f"{self._owner('lod')} must have a level for this, got []")
         if not -levels <= level < levels:
-            raise LoDError(
-                f"{self._owner('level')} must be one of its {levels} LoD levels, got {level}"
-            )
+            raise LoDError(f"{self._owner('level')} must be in [{-levels}, {levels}), got {level}")
         return level % levels
+
+    def _width(self, max_length: int | None) -> int:
+        """Return how wide the padded form is."""
+        if max_length is None:
+            return self.max_seqlen()
+        if isinstance(max_length, bool) or not isinstance(max_length, int) or max_length < 0:
+            raise FieldError(
+                f"{self._owner('max_length')} must be a whole number >= 0, got {max_length!r}"
+            )
+        return max_length
 
     def _between(self, begin: int, end: int) -> Self:
         lod = self._fitting()

@@ -21,6 +21,7 @@ from gpufeed.interop.dlpack import as_array
 from gpufeed.lod import LoD, Offsets
 from gpufeed.places import CPUPlace, CUDAPlace, Place, PlaceLike, as_place
 from gpufeed.ragged import Lease, Ragged
+from gpufeed.tensor import LoDTensor
 
 __all__ = ["SparseRows"]
 
@@ -202,7 +203,7 @@ class SparseRows(Ragged):
             TypeError: They are on a device.
         """
         self._refuse_device()
-        scipy_sparse = import_extra("scipy.sparse", "bench")
+        scipy_sparse = import_extra("scipy.sparse", "scipy")
         return scipy_sparse.csr_array(
             (self._values_or_ones(), self._indices, self._cuts), shape=self.shape
         )
@@ -235,13 +236,13 @@ class SparseRows(Ragged):
         """Return the rows, without their LoD, as a sparse CSR torch tensor over the same memory."""
         from gpufeed.interop import torch
 
-        return torch.csr(self._cuts, self._indices, self._values_or_ones(), self._dim)
+        return torch.csr(*self._lent(), self._dim)
 
     def to_jax(self) -> Any:
         """Return the rows, without their LoD, as a JAX ``BCSR`` array over the same memory."""
         from gpufeed.interop import jax
 
-        return jax.csr(self._cuts, self._indices, self._values_or_ones(), self._dim)
+        return jax.csr(*self._lent(), self._dim)
 
     def __reduce__(self) -> tuple[Any, ...]:
         host = self.to(CPUPlace())
@@ -278,6 +279,14 @@ class SparseRows(Ragged):
             return self._values
         with self._place:
             return array_module(self._indices).ones(len(self._indices), np.float32)
+
+    def _lent(self) -> tuple[LoDTensor, LoDTensor, LoDTensor]:
+        """Return offsets, indices and values, each of them telling the lease who reads it."""
+
+        def lend(part: Array) -> LoDTensor:
+            return LoDTensor._assemble(part, (), self._place, lease=self._lease)
+
+        return lend(self._cuts), lend(self._indices), lend(self._values_or_ones())
 
     def _num_rows(self) -> int:
         return len(self._cuts) - 1

@@ -73,6 +73,10 @@ class LoDTensor(Ragged):
         source: Place = CPUPlace()
         self._data = _UNSET
         self._offsets, self._place_offsets, self._lease = (), None, None
+        if isinstance(data, LoDTensor):
+            raise FieldError(
+                "LoDTensor.data must be an array, got LoDTensor; use create_lod_tensor"
+            )
         if data is not None:
             self._data, source = as_array(data, "LoDTensor.data")
         self._place = source if place is None else as_place(place)
@@ -175,16 +179,14 @@ class LoDTensor(Ragged):
             both on this tensor's place.
 
         Raises:
-            FieldError: ``pad_value`` does not fit the dtype, or ``max_length`` is negative.
+            FieldError: ``pad_value`` does not fit the dtype, or ``max_length`` is no width.
             LoDError: This tensor has no LoD.
         """
         from gpufeed.kernels import pad_rows  # brings numba
 
         fill = _as_scalar(pad_value, self.dtype)
         starts = self.cu_seqlens()
-        width = self.max_seqlen() if max_length is None else max_length
-        if width < 0:
-            raise FieldError(f"LoDTensor.to_padded.max_length must be >= 0, got {max_length}")
+        width = self._width(max_length)
         xp = array_module(self._data)
         with self._place:
             padded = xp.empty((len(starts) - 1, width, *self.shape[1:]), self.dtype)
@@ -276,7 +278,11 @@ class LoDTensor(Ragged):
         return torch.nested(self, self.cu_seqlens(), self.max_seqlen())
 
     def to_jax(self) -> Any:
-        """Return the rows as a JAX array that shares their memory."""
+        """Return the rows as a JAX array that shares their memory, where JAX can.
+
+        On the host JAX copies what is not aligned to 64 bytes, and it halves 64-bit types unless
+        ``jax_enable_x64`` is set.
+        """
         from gpufeed.interop import jax
 
         return jax.from_rows(self)
@@ -306,10 +312,14 @@ class LoDTensor(Ragged):
         return cls._assemble(data, offsets, CPUPlace())
 
     def to_awkward(self) -> Any:
-        """Return the samples as an awkward array over the same memory."""
+        """Return the samples as an awkward array over the same memory.
+
+        Raises:
+            TypeError: This tensor is on a device.
+        """
         from gpufeed.interop import awkward
 
-        return awkward.from_rows(self._data, self._fitting())
+        return awkward.from_rows(np.asarray(self), self._fitting())
 
     @classmethod
     def from_dlpack(cls, array: Any, lod: object = None) -> LoDTensor:
@@ -359,7 +369,9 @@ class LoDTensor(Ragged):
         return len(self._data)
 
     def _rows_to_cover(self) -> int | None:
-        return None if self._data is _UNSET else self._num_rows()
+        if self._data is _UNSET:
+            return None
+        return self._num_rows() if self._data.ndim else 0
 
     def _window(self, begin: int, end: int, offsets: LoD) -> Self:
         return self._assemble(self._data[begin:end], offsets, self._place, lease=self._lease)

@@ -29,7 +29,7 @@ def nested(rows: Any, offsets: Array, max_length: int) -> Any:
     )
 
 
-def csr(offsets: Array, indices: Array, values: Array, dim: int) -> Any:
+def csr(offsets: Any, indices: Any, values: Any, dim: int) -> Any:
     """Return CSR rows as a sparse torch tensor of shape ``(rows, dim)`` over the same memory."""
     torch = import_extra("torch", "torch")
     parts = [from_rows(array) for array in (offsets, indices, values)]
