@@ -51,11 +51,19 @@ class Features:
             ArithmeticError: A number does not fit int64 or float32.
         """
         pairs = [feature.partition(b":") for feature in features]
-        keys = [pair[0] for pair in pairs]
-        # Python's own syntax is wider: it also reads signs, and underscores between digits.
-        if keys and not b"".join(keys).isdigit():
+        indices = self._indices([key for key, _, _ in pairs])
+        values = [value for _, _, value in pairs]
+        if not self.binary:
+            return indices, _floats(values)
+        if values.count(b"1") < len(values) and (_floats(values) != 1).any():
             raise ValueError
-        indices = np.array(list(map(int, keys)), np.int64)
+        return indices
+
+    def _indices(self, words: list[bytes]) -> _Indices:
+        # int and float read more than the format allows: signs, underscores between digits.
+        if words and not b"".join(words).isdigit():
+            raise ValueError
+        indices = np.array(list(map(int, words)), np.int64)
         if not self.zero_based:
             indices -= 1
         if len(indices) and (
@@ -63,17 +71,6 @@ class Features:
             or (self.dim is not None and indices[-1] >= self.dim)
             or not (indices[1:] > indices[:-1]).all()
         ):
-            raise ValueError
-        values = [pair[2] for pair in pairs]
-        if self.binary and values.count(b"1") == len(values):
-            return indices
-        if b"_" in b"".join(values):
-            raise ValueError
-        with np.errstate(over="raise"):
-            numbers = np.array(list(map(float, values)), np.float32)
-        if not self.binary:
-            return indices, numbers
-        if (numbers != 1).any():
             raise ValueError
         return indices
 
@@ -141,6 +138,13 @@ def _first_bad(features: list[bytes], layout: Features) -> bytes:
         return False
 
     return features[bisect_left(range(len(features)), True, key=lambda last: fails(last + 1))]
+
+
+def _floats(words: list[bytes]) -> _Values:
+    if b"_" in b"".join(words):
+        raise ValueError
+    with np.errstate(over="raise"):
+        return np.array(list(map(float, words)), np.float32)
 
 
 def _as_integer(word: bytes) -> int | None:

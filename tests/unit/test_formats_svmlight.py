@@ -46,10 +46,10 @@ def test_comments_blank_lines_and_rows_without_features(tmp_path: Path) -> None:
 
 
 def test_labels_are_integers_where_they_are_written_so(tmp_path: Path) -> None:
-    labels = [label for _, label in read(tmp_path, "1\n+2\n-3\n4.0\n1e2\n")]
+    labels = [label for _, label in read(tmp_path, "1\n+2\n-3\n4.0\n0.1\n1e300\n")]
 
-    assert labels == [1, 2, -3, 4.0, 100.0]
-    assert [type(label) for label in labels] == [int, int, int, float, float]
+    assert labels == [1, 2, -3, 4.0, 0.1, 1e300]
+    assert [type(label) for label in labels] == [int, int, int, float, float, float]
 
 
 def test_query_ids_are_read_or_left_out(tmp_path: Path) -> None:
