@@ -7,6 +7,11 @@ half, so that two busy threads change places once per half queue and not once pe
 Lifetime: producers end a channel with `Channel.finish`, after which the queued items still arrive.
 The consumer ends it with `Channel.close`, which drops them and wakes everybody. ``close`` takes no
 lock, because a finalizer may call it in the middle of any other method, on any thread.
+
+Ordering: the fast paths take no lock either, and need no GIL. Each deque method is atomic, so two
+of them on one deque are ordered, and what a thread wrote before the first is seen after the second.
+Hence a consumer queues its waiter *before* the ``popleft`` that may fail, and a producer looks for
+waiters *after* its ``append``: either the item or the waiter is seen. The slow paths hold the lock.
 """
 
 from __future__ import annotations
@@ -15,7 +20,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -83,16 +88,36 @@ class Channel(Generic[T]):
         self._consumers: _Waiters = deque()
 
     def put(self, item: T) -> bool:
-        """Queue ``item``, waiting for room; False once the consumer has closed the channel."""
-        with self._lock:
-            while len(self._queue) >= self._limit and not self._is_closed:
-                self._sleep(self._producers)
+        """Queue ``item``, waiting for room; False once the consumer has closed the channel.
+
+        Several producers that find room at the same moment may each put one item into it.
+        """
+        if len(self._queue) >= self._limit:
+            self._wait_for_room()
+        if self._is_closed:
+            return False
+        self._queue.append(item)
+        if self._consumers:
+            _wake_one(self._consumers)
+        return True
+
+    def fill(self, source: Iterable[T]) -> None:
+        """Put every item of ``source``, until it ends or the consumer closes the channel.
+
+        The same as a loop over `put`, without a call for each item.
+        """
+        queue, limit, consumers = self._queue, self._limit, self._consumers
+        append = queue.append
+        for item in source:
+            if len(queue) >= limit:
+                self._wait_for_room()
             if self._is_closed:
-                return False
-            self._queue.append(item)
-            if self._consumers:
-                _wake_one(self._consumers)
-            return True
+                return
+            append(item)
+            if consumers:
+                _wake_one(consumers)
+            # While the source makes the next item, this one is the consumer's alone.
+            del item
 
     def get(self, timeout_s: float | None = None) -> T:
         """Return the oldest item, waiting for one.
@@ -149,7 +174,6 @@ class Channel(Generic[T]):
 
     def close(self) -> None:
         """Drop what is queued and wake everybody; idempotent, from any thread."""
-        # Each wait queues its lock before it looks at this flag, so it is woken or it sees it.
         self._is_closed = True
         self._error = None
         self._queue.clear()
@@ -167,19 +191,39 @@ class Channel(Generic[T]):
         )
 
     def _pop(self, timeout_s: float | None) -> T:
-        """Wait for an item and take it, with the lock held."""
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        while not self._queue:
-            self._raise_at_end()
-            if not self._sleep(self._consumers, deadline) and not self._queue:
-                raise ReaderTimeout(f"{self._name}: no sample arrived in {timeout_s} s")
+        """Take the oldest item, waiting for one, and wake producers at half; holds the lock."""
         try:
             item = self._queue.popleft()
-        except IndexError:  # closed by a finalizer between the two lines above
-            raise EndOfChannel from None
+        except IndexError:
+            item = self._wait_for_item(timeout_s)
         if self._producers and len(self._queue) <= self._half:
             _wake_all(self._producers)
         return item
+
+    def _wait_for_item(self, timeout_s: float | None) -> T:
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            waiter = _queue_waiter(self._consumers)
+            try:
+                with suppress(IndexError):
+                    return self._queue.popleft()
+                self._raise_at_end()
+                is_late = not self._sleep(waiter, deadline)
+            finally:
+                was_woken = not _forget_waiter(self._consumers, waiter)
+                if was_woken and self._queue:
+                    _wake_one(self._consumers)  # it may have been meant for an item still queued
+            if is_late and not self._queue:
+                raise ReaderTimeout(f"{self._name}: no sample arrived in {timeout_s} s")
+
+    def _wait_for_room(self) -> None:
+        with self._lock:
+            while len(self._queue) >= self._limit and not self._is_closed:
+                waiter = _queue_waiter(self._producers)
+                try:
+                    self._sleep(waiter)
+                finally:
+                    _forget_waiter(self._producers, waiter)
 
     def _raise_at_end(self) -> None:
         if self._is_closed:
@@ -194,23 +238,35 @@ class Channel(Generic[T]):
         finally:
             del error  # the traceback holds this frame, and the frame must not hold the error
 
-    def _sleep(self, waiters: _Waiters, deadline: float | None = None) -> bool:
+    def _sleep(self, waiter: threading.Lock, deadline: float | None = None) -> bool:
         """Give up the lock until woken or closed; False when ``deadline`` passed first."""
-        waiter = threading.Lock()
-        waiter.acquire()
-        waiters.append(waiter)
         timeout_s = -1.0 if deadline is None else max(0.0, deadline - time.monotonic())
         self._lock.release()
         try:
+            # `close` sets the flag before it wakes, so a waiter that it missed sees the flag.
             return self._is_closed or waiter.acquire(timeout=min(timeout_s, threading.TIMEOUT_MAX))
         finally:
             self._lock.acquire()
-            with suppress(ValueError):  # whoever woke this thread has removed it
-                waiters.remove(waiter)
+
+
+def _queue_waiter(waiters: _Waiters) -> threading.Lock:
+    waiter = threading.Lock()
+    waiter.acquire()
+    waiters.append(waiter)
+    return waiter
+
+
+def _forget_waiter(waiters: _Waiters, waiter: threading.Lock) -> bool:
+    """Take ``waiter`` out of the queue; False if somebody has woken it already."""
+    try:
+        waiters.remove(waiter)
+    except ValueError:
+        return False
+    return True
 
 
 def _wake_one(waiters: _Waiters) -> None:
-    # Empty after all when a finalizer closed the channel since the caller looked.
+    # Empty after all when another thread woke the last one since the caller looked.
     with suppress(IndexError):
         waiters.popleft().release()
 

@@ -59,9 +59,7 @@ class ThreadGroup:
         self._threads: list[threading.Thread] = []
         _live.add(self)
 
-    def start(
-        self, role: str, open_source: Callable[[], Iterable[T]], channel: Channel[T]
-    ) -> None:
+    def start(self, role: str, open_source: Callable[[], Iterable[T]], channel: Channel[T]) -> None:
         """Run ``open_source()`` on a new thread, item by item into ``channel``.
 
         The thread opens the source, iterates it and closes it. An exception of any of the three
@@ -118,9 +116,7 @@ class ThreadGroup:
         self.close()
 
 
-def run_ahead(
-    stage: str, open_source: Callable[[], Iterable[T]], capacity: int
-) -> Iterator[T]:
+def run_ahead(stage: str, open_source: Callable[[], Iterable[T]], capacity: int) -> Iterator[T]:
     """Yield what ``open_source()`` yields, read up to ``capacity`` items ahead by a thread.
 
     The thread starts with the first ``next`` and ends with this iterator, however that ends.
@@ -147,11 +143,7 @@ def _pump(open_source: Callable[[], Iterable[T]], channel: Channel[T]) -> None:
     try:
         source = iter(open_source())
         try:
-            for item in source:
-                if not channel.put(item):
-                    break
-                # While the source makes the next item, this one is the consumer's alone.
-                del item
+            channel.fill(source)
         finally:
             close_iterator(source)
     except BaseException as error:  # noqa: BLE001 - handed to the consumer's thread
