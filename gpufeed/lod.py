@@ -207,7 +207,9 @@ def positions(offsets: Offsets) -> Offsets:
     >>> positions(np.array([0, 3, 3, 5])).tolist()
     [0, 1, 2, 0, 1]
     """
-    return np.arange(offsets[-1]) - np.repeat(offsets[:-1], np.diff(offsets))
+    rows = np.arange(offsets[-1])
+    rows -= np.repeat(offsets[:-1], np.diff(offsets))
+    return rows
 
 
 def _shifted(levels: Iterable[Offsets]) -> Iterable[Offsets]:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import math
 import operator
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from numbers import Real
 from typing import Literal
 
 import numpy as np
@@ -73,6 +74,11 @@ class Variable:
     def is_sparse(self) -> bool:
         """Whether samples are given as indices (and values) rather than rows."""
         return self.layout != "dense"
+
+    @property
+    def is_converted(self) -> bool:
+        """Whether values are widened or scaled after they have travelled."""
+        return any(x is not None for x in (self.wire_dtype, self.scale, self.shift))
 
     @property
     def dim(self) -> int:
@@ -201,46 +207,20 @@ def data(
     """
     if not isinstance(name, str) or not name:
         raise FieldError(f"data.name must be a non-empty string, got {name!r}")
-
-    def rule(argument: str, must: str, got: object) -> FieldError:
-        return FieldError(f"data({name!r}).{argument} must {must}, got {got!r}")
-
-    try:
-        dims = tuple(-1 if dim is None else max(-1, operator.index(dim)) for dim in shape)
-    except TypeError:
-        raise rule("shape", "be a list of whole numbers or None", shape) from None
-    if append_batch_size and -1 not in dims:
-        dims = (-1, *dims)
-    if layout not in LAYOUTS:
-        raise rule("layout", f"be one of {', '.join(LAYOUTS)}", layout)
-    if layout != "dense" and (len(dims) != 2 or dims[0] != -1 or dims[1] < 1):
-        raise rule("shape", f"be [dim] with dim >= 1 for layout {layout!r}", list(shape))
-    if densify not in (False, True, "reuse"):
-        raise rule("densify", "be False, True or 'reuse'", densify)
-    if densify and layout == "dense":
-        raise rule("densify", "be False for layout 'dense'", densify)
-    if isinstance(lod_level, bool) or not isinstance(lod_level, int) or lod_level < 0:
-        raise rule("lod_level", "be a whole number >= 0", lod_level)
-    if lod_level and dims and dims[0] != -1:
-        raise rule("shape", "leave its first dimension free (-1) when lod_level > 0", list(shape))
-    for argument, factor in (("scale", scale), ("shift", shift)):
-        if factor is not None and not math.isfinite(factor):
-            raise rule(argument, "be finite", factor)
     variable = Variable(
         name,
-        dims,
-        _as_dtype(dtype, lambda got: rule("dtype", f"be any of {', '.join(DTYPES)}", got)),
+        _as_shape(name, shape, append_batch_size),
+        _as_dtype(name, "dtype", dtype),
         lod_level,
         layout,
         densify,
-        None
-        if wire_dtype is None
-        else _as_dtype(
-            wire_dtype, lambda got: rule("wire_dtype", f"be any of {', '.join(DTYPES)}", got)
-        ),
+        None if wire_dtype is None else _as_dtype(name, "wire_dtype", wire_dtype),
         scale,
         shift,
     )
+    _check_layout(variable)
+    _check_lod_level(variable)
+    _check_conversion(variable)
     known = default_main_program().global_block().vars
     if known.setdefault(name, variable) != variable:
         raise FieldError(
@@ -249,11 +229,63 @@ def data(
     return known[name]
 
 
-def _as_dtype(dtype: object, error: Callable[[object], FieldError]) -> np.dtype[np.generic]:
+def _error(name: str, argument: str, rule: str, got: object) -> FieldError:
+    return FieldError(f"data({name!r}).{argument} must {rule}, got {got!r}")
+
+
+def _as_shape(name: str, shape: object, append_batch_size: bool) -> tuple[int, ...]:
+    if not isinstance(shape, Sequence) or isinstance(shape, str):
+        raise _error(name, "shape", "be a list of whole numbers or None", shape)
     try:
-        found: np.dtype[np.generic] = np.dtype(dtype)  # type: ignore[call-overload]
+        dims = tuple(-1 if dim is None else max(-1, operator.index(dim)) for dim in shape)
     except TypeError:
-        raise error(dtype) from None
-    if found.name not in DTYPES:
-        raise error(dtype)
-    return found
+        raise _error(name, "shape", "be a list of whole numbers or None", shape) from None
+    return (-1, *dims) if append_batch_size and -1 not in dims else dims
+
+
+def _as_dtype(name: str, argument: str, dtype: object) -> np.dtype[np.generic]:
+    rule = f"be any of {', '.join(DTYPES)}"
+    if dtype is None:  # NumPy takes it for float64
+        raise _error(name, argument, rule, dtype)
+    try:
+        found = np.dtype(dtype).name  # type: ignore[call-overload]
+    except TypeError:
+        raise _error(name, argument, rule, dtype) from None
+    if found not in DTYPES:
+        raise _error(name, argument, rule, dtype)
+    plain: np.dtype[np.generic] = np.dtype(found)
+    return plain
+
+
+def _check_layout(variable: Variable) -> None:
+    name, shape, layout = variable.name, variable.shape, variable.layout
+    if layout not in LAYOUTS:
+        raise _error(name, "layout", f"be one of {', '.join(LAYOUTS)}", layout)
+    if variable.is_sparse and (len(shape) != 2 or shape[0] != -1 or shape[1] < 1):
+        raise _error(name, "shape", f"be [dim] with dim >= 1 for layout {layout!r}", list(shape))
+    if variable.densify not in (False, True, "reuse"):
+        raise _error(name, "densify", "be False, True or 'reuse'", variable.densify)
+    if variable.densify and not variable.is_sparse:
+        raise _error(name, "densify", "be False for layout 'dense'", variable.densify)
+
+
+def _check_lod_level(variable: Variable) -> None:
+    name, level = variable.name, variable.lod_level
+    if isinstance(level, bool) or not isinstance(level, int) or level < 0:
+        raise _error(name, "lod_level", "be a whole number >= 0", level)
+    if level and variable.shape[:1] != (-1,):
+        rule = "leave its first dimension free (-1) when lod_level > 0"
+        raise _error(name, "shape", rule, list(variable.shape))
+
+
+def _check_conversion(variable: Variable) -> None:
+    for argument in ("wire_dtype", "scale", "shift"):
+        given = getattr(variable, argument)
+        if given is not None and variable.is_sparse:
+            raise _error(variable.name, argument, f"be None for layout {variable.layout!r}", given)
+    for argument in ("scale", "shift"):
+        factor = getattr(variable, argument)
+        if factor is None:
+            continue
+        if isinstance(factor, bool) or not isinstance(factor, Real) or not math.isfinite(factor):
+            raise _error(variable.name, argument, "be a finite number", factor)

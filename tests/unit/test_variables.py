@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import contextlib
+import threading
+
+import numpy as np
+import pytest
+
+from gpufeed.errors import FieldError
+from gpufeed.variables import (
+    Program,
+    data,
+    default_main_program,
+    default_startup_program,
+    program_guard,
+)
+
+
+@pytest.fixture(autouse=True)
+def program():
+    main = Program()
+    with program_guard(main):
+        yield main
+
+
+@pytest.mark.parametrize(
+    ("shape", "declared"),
+    [
+        ([784], (-1, 784)),
+        ([1, 28, 28], (-1, 1, 28, 28)),
+        ([], (-1,)),
+        ([None, 784], (-1, 784)),
+        ([-1, 784], (-1, 784)),
+        ((3, -1), (3, -1)),
+        ([-5, 2], (-1, 2)),
+        ([np.int64(3)], (-1, 3)),
+    ],
+)
+def test_both_spellings_of_a_shape(shape, declared):
+    assert data("x", shape).shape == declared
+
+
+def test_a_shape_can_be_taken_as_it_is():
+    x = data("x", [4, 3], append_batch_size=False)
+    assert (x.shape, x.item_shape) == ((4, 3), (3,))
+
+
+@pytest.mark.parametrize(
+    "dtype", ["bool", "float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8"]
+)
+def test_dtypes(dtype):
+    assert data("x", [1], dtype).dtype == np.dtype(dtype)
+    assert data("y", [1], np.dtype(dtype).type).dtype == np.dtype(dtype)
+
+
+def test_the_byte_order_is_the_machine_s():
+    assert data("x", [1], ">f4").dtype.isnative
+
+
+@pytest.mark.parametrize("layout", ["sparse_binary", "sparse_float"])
+def test_sparse_variables(layout):
+    x = data("x", [1000], layout=layout, lod_level=2, densify="reuse")
+    assert (x.is_sparse, x.dim, x.densify, x.lod_level) == (True, 1000, "reuse", 2)
+
+
+def test_conversion():
+    assert not data("x", [3]).is_converted
+    assert data("y", [3], wire_dtype="uint8").is_converted
+    assert data("z", [3], wire_dtype="uint8", scale=1 / 255, shift=-0.5).scale == 1 / 255
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"name": ""}, r"data\.name must be a non-empty string, got ''"),
+        ({"name": 3}, r"data\.name must be a non-empty string, got 3"),
+        ({"shape": 784}, r"data\('x'\)\.shape must be a list of whole numbers or None, got 784"),
+        ({"shape": "12"}, "shape must be a list of whole numbers"),
+        ({"shape": [1.5]}, "shape must be a list of whole numbers"),
+        ({"dtype": "uint32"}, "dtype must be any of bool, float16, .*, got 'uint32'"),
+        ({"dtype": "no such"}, "dtype must be any of"),
+        ({"dtype": None}, "dtype must be any of"),
+        ({"wire_dtype": "complex64"}, "wire_dtype must be any of"),
+        ({"lod_level": -1}, "lod_level must be a whole number >= 0, got -1"),
+        ({"lod_level": True}, "lod_level must be a whole number >= 0, got True"),
+        ({"lod_level": 1, "shape": [3, -1]}, "leave its first dimension free"),
+        (
+            {"lod_level": 1, "shape": [], "append_batch_size": False},
+            "leave its first dimension free",
+        ),
+        ({"layout": "csr"}, "layout must be one of dense, sparse_binary, sparse_float, got 'csr'"),
+        ({"layout": "sparse_float", "shape": [2, 3]}, r"must be \[dim\] with dim >= 1"),
+        ({"layout": "sparse_float", "shape": [0]}, r"must be \[dim\] with dim >= 1"),
+        ({"layout": "sparse_float", "scale": 2.0}, "scale must be None for layout 'sparse_float'"),
+        ({"densify": "yes", "layout": "sparse_float"}, "densify must be False, True or 'reuse'"),
+        ({"densify": True}, "densify must be False for layout 'dense', got True"),
+        ({"scale": float("nan")}, "scale must be a finite number, got nan"),
+        ({"shift": "1"}, "shift must be a finite number, got '1'"),
+    ],
+)
+def test_declarations_that_break_a_rule(program, arguments, message):
+    with pytest.raises(FieldError, match=message):
+        data(**{"name": "x", "shape": [4], **arguments})
+    assert not program.global_block().vars
+
+
+def test_the_same_declaration_twice_is_one_variable():
+    assert data("x", [3]) is data("x", [None, 3])
+    with pytest.raises(FieldError, match=r"data\('x'\): already declared in this program as"):
+        data("x", [3], "float64")
+
+
+def test_unknown_variables(program):
+    data("x", [1])
+    data("y", [1])
+    with pytest.raises(FieldError, match="var zzz not in this block; declared variables: x, y"):
+        program.global_block().var("zzz")
+    with pytest.raises(FieldError, match="declared variables: none"):
+        Program().global_block().var("zzz")
+
+
+def test_guards_nest_and_end_with_their_block(program):
+    inner, startup = Program(), Program()
+    outer_startup = default_startup_program()
+    with contextlib.suppress(KeyError), program_guard(inner, startup):
+        assert default_main_program() is inner
+        assert default_startup_program() is startup
+        raise KeyError
+    assert default_main_program() is program
+    assert default_startup_program() is outer_startup
+
+
+def test_a_guard_is_not_seen_by_other_threads(program):
+    seen = []
+    thread = threading.Thread(target=lambda: seen.append(default_main_program()))
+    thread.start()
+    thread.join()
+    assert seen[0] is not program
