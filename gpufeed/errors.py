@@ -5,6 +5,7 @@
     ├── LoDError (ValueError)          offsets or lengths do not describe the rows
     ├── PlaceError (RuntimeError)      a device that is not there, or data on the wrong one
     ├── FormatError (ValueError)       a file is damaged or not what it claims to be
+    │   └── MissingFile (FileNotFoundError)  there is no such file
     ├── ComposeNotAligned (ValueError) composed readers ended at different samples
     ├── MissingExtra (ImportError)     an optional dependency is not installed
     ├── EOFException (Exception)       a stateful reader has no next item

@@ -160,7 +160,7 @@ class Ragged(ABC):
 
         Args:
             n: Number of devices, at least 1. There are fewer parts than that where there are
-                fewer samples, and ``n`` empty parts where there is none.
+                fewer samples, and ``n`` empty parts where there are none.
             policy: ``"ceil"``, ``"floor"`` or ``"tokens"``, see `gpufeed.split.split_points`.
 
         Raises:
@@ -190,15 +190,15 @@ class Ragged(ABC):
             raise PlaceError(
                 f"{cls.__name__}.merge.parts must be on one place, got {got}; use part.to(place)"
             )
-        lods = [part._fitting() for part in parts]
+        for part in parts:
+            part._fitting()
         filled = [part for part in parts if part._num_rows() or part.lod_level] or parts[:1]
         levels = [part.lod_level for part in filled]
         if len(set(levels)) > 1:
             raise LoDError(
                 f"{cls.__name__}.merge.parts must have equally many LoD levels, got {levels}"
             )
-        lods = [part._offsets for part in filled]
-        return cls._join(filled, offset_math.concatenate(lods))
+        return cls._join(filled, offset_math.concatenate([part._offsets for part in filled]))
 
     def cu_seqlens(self, level: int = -1) -> Array:
         """Return where each sequence's rows begin, as variable-length attention takes it.
@@ -302,11 +302,11 @@ class Ragged(ABC):
         """Return how wide the padded form is."""
         if max_length is None:
             return self.max_seqlen()
-        if isinstance(max_length, bool) or not isinstance(max_length, int) or max_length < 0:
+        if not isinstance(max_length, (int, np.integer)) or max_length < 0:
             raise FieldError(
                 f"{self._owner('max_length')} must be a whole number >= 0, got {max_length!r}"
             )
-        return max_length
+        return int(max_length)
 
     def _between(self, begin: int, end: int) -> Self:
         lod = self._fitting()

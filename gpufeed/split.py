@@ -43,7 +43,7 @@ def split_points(rows: Offsets, n: int, policy: SplitPolicy) -> list[int]:
 
     Source: SplitLoDTensor of PaddlePaddle, since 1.8 (ceil) and up to 1.7 (floor).
     """
-    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
         raise FieldError(f"split.n must be a whole number >= 1, got {n!r}")
     if policy not in get_args(SplitPolicy):
         raise FieldError(

@@ -305,10 +305,12 @@ class LoDTensor(Ragged):
 
         Raises:
             FieldError: The array holds nulls, or something else than numbers.
+            LoDError: Its offsets are damaged, which Arrow itself does not check.
         """
         from gpufeed.interop import arrow
 
         data, offsets = arrow.to_rows(array)
+        offset_math.check(offsets, len(data), "from_arrow.array")
         return cls._assemble(data, offsets, CPUPlace())
 
     def to_awkward(self) -> Any:

@@ -50,14 +50,14 @@ def to_rows(array: Any) -> tuple[npt.NDArray[Any], LoD]:
         offsets = array.offsets.to_numpy().astype(np.int64)
         lod.append(offsets - offsets[0])
         array = array.values[offsets[0] : offsets[-1]]
-    item: list[int] = []
+    rows, item = len(array), []
     while _no_nulls(array) and arrow.types.is_fixed_size_list(array.type):
         item.append(array.type.list_size)
         array = array.flatten()
-    if not (arrow.types.is_primitive(array.type)):
+    kinds = (arrow.types.is_integer, arrow.types.is_floating, arrow.types.is_boolean)
+    if not any(is_kind(array.type) for is_kind in kinds):
         raise FieldError(f"from_arrow.array must hold lists of numbers, got {array.type}")
-    values = array.to_numpy(zero_copy_only=False)
-    return values.reshape(-1, *item), tuple(lod)
+    return array.to_numpy(zero_copy_only=False).reshape(rows, *item), tuple(lod)
 
 
 def _no_nulls(array: Any) -> bool:

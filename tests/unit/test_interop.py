@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import datetime as dt
+
 import numpy as np
 import pytest
 from support.batches import assert_same
@@ -99,6 +101,7 @@ def test_arrow_slices_chunks_and_small_lists():
         ([[1], None], "must hold no nulls, got 1"),
         ([[1, None]], "must hold no nulls, got 1"),
         ([["a"]], "must hold lists of numbers, got string"),
+        ([[dt.date(2020, 1, 1)]], "must hold lists of numbers, got date32"),
         ([{"a": 1}], "must hold lists of numbers, got struct"),
     ],
 )
@@ -106,6 +109,14 @@ def test_arrow_arrays_that_are_no_tensor(lists, message):
     arrow = pytest.importorskip("pyarrow")
     with pytest.raises(FieldError, match=message):
         LoDTensor.from_arrow(arrow.array(lists))
+
+
+def test_arrow_offsets_are_not_trusted():
+    arrow = pytest.importorskip("pyarrow")
+    offsets = arrow.array([0, 3, 1, 2], arrow.int64())
+    damaged = arrow.LargeListArray.from_arrays(offsets, arrow.array([7, 8]))
+    with pytest.raises(LoDError, match=r"from_arrow\.array level 0 must never fall, got 3 then 1"):
+        LoDTensor.from_arrow(damaged)
 
 
 def test_awkward(words):
