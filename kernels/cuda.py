@@ -86,13 +86,14 @@ def _add_rows(offsets: Array, indices: Array, values: Array, columns: int, out: 
 
 @_compiled
 def _add_rows_by_owner(
-    offsets: Array, indices: Array, values: Array, columns: int, out: Array
+    offsets: Array, indices: Array, values: Array, zero: Any, columns: int, out: Array
 ) -> None:
     """Add without atomics: each thread reads the whole row and adds what falls on its columns."""
     rows, dim = out.shape
     across = cuda.blockDim.x
     low = cuda.blockIdx.y * columns
     high = min(low + columns, dim)
+    cast = out.dtype.type
     down = cuda.gridDim.x * cuda.blockDim.y
     for row in range(cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y, rows, down):
         for j in range(low + cuda.threadIdx.x, high, across):
@@ -100,7 +101,7 @@ def _add_rows_by_owner(
         for k in range(offsets[row], offsets[row + 1]):
             j = indices[k]
             if low <= j < high and (j - low) % across == cuda.threadIdx.x:
-                out[row, j] += out.dtype.type(values[k])
+                out[row, j] = cast(out[row, j] + (zero + cast(values[k])))
 
 
 @_compiled
@@ -137,8 +138,18 @@ def _cast(values: Array, out: Array) -> None:
 
 @_compiled
 def _scale(values: Array, scale: Any, shift: Any, out: Array) -> None:
+    cast = out.dtype.type
     for i in range(cuda.grid(1), out.size, cuda.gridsize(1)):
-        out[i] = out.dtype.type(values[i]) * scale + shift
+        out[i] = cast(cast(cast(values[i]) * scale) + shift)
+
+
+def _arithmetic_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the dtype to calculate in for results of ``dtype``, which are rounded to it after.
+
+    numba calls a library of C++ functions, compiled and linked apart, for every float16 operation.
+    In float32, one operation on float16 values rounded to float16 gives the same bits.
+    """
+    return np.result_type(dtype, np.float32 if dtype.kind == "f" else np.int64)
 
 
 def as_device_array(array: Any) -> Array:
@@ -185,7 +196,8 @@ def densify_rows(
     elif out.dtype in ATOMIC_DTYPES:
         _add_rows[launch](offsets, indices, values, columns, out)
     else:
-        _add_rows_by_owner[launch](offsets, indices, values, columns, out)
+        zero = _arithmetic_dtype(out.dtype).type(0)
+        _add_rows_by_owner[launch](offsets, indices, values, zero, columns, out)
 
 
 def pad_rows(
@@ -237,10 +249,11 @@ def convert_values(
     if scale is None and shift is None:
         _cast[launch](flat, flat_out)
         return
+    scalar = _arithmetic_dtype(out.dtype).type
     _scale[launch](
         flat,
-        # x * 1 and x + -0.0 are x, to the sign of a zero.
-        out.dtype.type(1.0 if scale is None else scale),
-        out.dtype.type(-0.0 if shift is None else shift),
+        # x * 1 and x + -0.0 are x, to the sign of a zero. Both factors are rounded to out's dtype.
+        scalar(out.dtype.type(1.0 if scale is None else scale)),
+        scalar(out.dtype.type(-0.0 if shift is None else shift)),
         flat_out,
     )

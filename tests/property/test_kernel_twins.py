@@ -184,3 +184,11 @@ def test_one_giant_row_among_empty_ones():
     values = rng.integers(-8, 8, 200_000).astype("float32")
     check(on_host, "densify_rows", offsets, indices, values, np.ones((3, 1_000_000), "float32"))
     check(on_host, "pad_rows", values, offsets, 1, np.zeros((3, 150_000), "float32"))
+
+
+@pytest.mark.parametrize("twin", [on_host, on_device])
+def test_half_precision_rounds_after_each_operation(twin):
+    values = np.arange(0, 256, 5, "uint8")
+    check(twin, "convert_values", values, 1 / 255, -0.3, np.zeros(len(values), "float16"))
+    offsets, indices = np.array([0, len(values)]), np.zeros(len(values), "int64")
+    check(twin, "densify_rows", offsets, indices, values / 255, np.zeros((1, 1), "float16"))

@@ -13,10 +13,14 @@ import pytest
 COMPILE_ALL = """
 from itertools import product
 from numba import cuda, types
+from numba.np.numpy_support import as_dtype, from_dtype
 from gpufeed.kernels import cuda as kernels
 
 def array(dtype, ndim=1):
     return types.Array(dtype, ndim, "C")
+
+def sum_of(dtype):
+    return from_dtype(kernels._arithmetic_dtype(as_dtype(dtype)))
 
 floats = [types.float16, types.float32, types.float64]
 indices = [types.int32, types.int64]
@@ -38,8 +42,8 @@ signatures = {
         *[(index, index, array(types.float16), types.int64, array(dtype, 2)) for dtype in wide],
     ],
     "_add_rows_by_owner": [
-        *[(index, index, array(types.float32), types.int64, array(dtype, 2)) for dtype in narrow],
-        (index, index, array(types.boolean), types.int64, array(types.boolean, 2)),
+        *[(index, index, array(types.float32), sum_of(dtype), types.int64, array(dtype, 2))
+          for dtype in [*narrow, types.boolean]],
     ],
     "_pad": [(array(word), array(i), types.int64, word, array(word, 2))
              for i, word in product(indices, words)],
@@ -50,7 +54,7 @@ signatures = {
         *[(array(types.uint8), array(dtype)) for dtype in numbers],
         *[(array(dtype), array(types.float16)) for dtype in numbers],
     ],
-    "_scale": [(array(dtype), to, to, array(to))
+    "_scale": [(array(dtype), sum_of(to), sum_of(to), array(to))
                for dtype, to in product([types.uint8, types.float16, types.int64], floats)],
 }
 found = {name: value for name, value in vars(kernels).items() if hasattr(value, "py_func")}
@@ -61,6 +65,8 @@ for name, listed in signatures.items():
         ptx, _ = cuda.compile_ptx(found[name].py_func, signature, cc=(9, 0))
         if ".target sm_90" not in ptx or ".entry" not in ptx:
             raise SystemExit(f"{name}{signature}: no kernel for sm_90 in the PTX")
+        if ".extern .func" in ptx:
+            raise SystemExit(f"{name}{signature}: calls a function that must be linked")
 print(sum(map(len, signatures.values())))
 """
 
