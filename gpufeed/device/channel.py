@@ -133,6 +133,22 @@ class Channel(Generic[T]):
         with self._lock:
             return self._pop(timeout_s)
 
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until `get` has something to say: an item, the end or an error; False if too late.
+
+        For a channel that has one consumer.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        with self._lock:
+            is_late = False
+            while not (self._queue or self._is_closed or self._num_unfinished <= 0 or is_late):
+                waiter = _queue_waiter(self._consumers)
+                try:
+                    is_late = not self._queue and not self._sleep(waiter, deadline)
+                finally:
+                    _forget_waiter(self._consumers, waiter)
+            return bool(self._queue) or not is_late
+
     def drain(self, timeout_s: float | None = None) -> Iterator[T]:
         """Yield items until the end; for a channel that has one consumer.
 

@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from gpufeed.device.backend import Event, Memory, Stream
@@ -55,17 +56,24 @@ class RingClosed(GpufeedError):  # noqa: N818 - an end, not a failure
 
 
 class Slab(Generic[MemoryT]):
-    """One block of memory and what must happen before it may be written again."""
+    """One block of memory and what must happen before it may be written again.
 
-    __slots__ = ("busy", "memory")
+    Attributes:
+        busy: Events that must pass first.
+        interface: How NumPy sees memory of the host; None for a device's.
+    """
+
+    __slots__ = ("busy", "interface", "memory", "nbytes")
 
     def __init__(self, memory: MemoryT) -> None:
         self.memory = memory
+        self.nbytes = memory.nbytes
+        self.interface: dict[str, Any] | None = getattr(memory, "__array_interface__", None)
         self.busy: list[Event] = []
 
     def is_idle(self) -> bool:
         """Return whether the memory may be written at once."""
-        return all(event.query() for event in self.busy)
+        return not self.busy or all(event.query() for event in self.busy)
 
     def wait(self) -> None:
         """Block the calling thread until the memory may be written."""
@@ -108,8 +116,9 @@ class Lease:
     @property
     def __array_interface__(self) -> dict[str, Any]:
         """How NumPy sees a slab in host memory."""
-        interface: dict[str, Any] = self._use.slab.memory.__array_interface__
-        return interface
+        if self._use.slab.interface is None:
+            raise AttributeError("the slab is not in host memory")
+        return self._use.slab.interface
 
     def ready_at(self, event: Event) -> None:
         """Say when the slab's content is complete: not before ``event`` may it be written again."""
@@ -141,6 +150,13 @@ class SlabRing(Generic[MemoryT]):
         allocate: Makes memory of a number of bytes.
         depth: How far the producer runs ahead; None never makes it wait.
         as_stream: Turns what a user calls a stream into one of the backend's.
+
+    Attributes:
+        nbytes: Bytes of all slabs, free, taken and leased.
+        blocked_s: Seconds `acquire` has waited for the consumer to drop a feed.
+        num_made: Slabs made so far.
+        num_taken: Slabs that are not free.
+        num_held: Delivered feeds that the consumer kept, at its last step.
     """
 
     def __init__(
@@ -160,6 +176,7 @@ class SlabRing(Generic[MemoryT]):
         self._closed = False
         self._capacity = 0
         self.nbytes = 0
+        self.blocked_s = 0.0
         self.num_made = 0
         self.num_taken = 0
         self.num_held = 0
@@ -174,8 +191,10 @@ class SlabRing(Generic[MemoryT]):
             RingClosed: The ring was closed, before or during the wait.
         """
         with self._changed:
-            while not (self._free or self._closed or self._may_grow()):
-                self._changed.wait()
+            if not self._is_ready():
+                since_s = time.perf_counter()
+                self._changed.wait_for(self._is_ready)
+                self.blocked_s += time.perf_counter() - since_s
             if self._closed:
                 raise RingClosed("SlabRing: closed")
             self._capacity = max(self._capacity, size_class(nbytes))
@@ -197,13 +216,21 @@ class SlabRing(Generic[MemoryT]):
 
     def _choose(self, nbytes: int) -> Slab[MemoryT] | None:
         """Take the oldest fitting free slab that is idle, or any if no new one may be made."""
-        fitting = [slab for slab in self._free if slab.memory.nbytes >= nbytes]
-        slab = next((slab for slab in fitting if slab.is_idle()), None)
-        if slab is None and fitting and not self._may_grow():
-            slab = fitting[0]
-        if slab is not None:
-            self._free.remove(slab)
-        return slab
+        oldest = None
+        for slab in self._free:
+            if slab.nbytes >= nbytes:
+                if slab.is_idle():
+                    self._free.remove(slab)
+                    return slab
+                oldest = oldest or slab
+        if oldest is not None and self._may_grow():
+            return None
+        if oldest is not None:
+            self._free.remove(oldest)
+        return oldest
+
+    def _is_ready(self) -> bool:
+        return bool(self._free) or self._closed or self._may_grow()
 
     def _may_grow(self) -> bool:
         num_slabs = self.num_taken + len(self._free)
@@ -213,7 +240,7 @@ class SlabRing(Generic[MemoryT]):
         slab = Slab(self._allocate(self._capacity))
         with self._changed:
             self.num_made += 1
-            self.nbytes += slab.memory.nbytes - (instead_of.memory.nbytes if instead_of else 0)
+            self.nbytes += slab.nbytes - (instead_of.nbytes if instead_of else 0)
         return slab
 
     def lease(self, slab: Slab[MemoryT]) -> Lease:
@@ -240,11 +267,8 @@ class SlabRing(Generic[MemoryT]):
         Records one event a stream, however many leases died since the last call.
         """
         uses: list[_Use[MemoryT]] = []
-        while True:
-            try:
-                uses.append(self._dead.get_nowait())
-            except Empty:
-                break
+        while not self._dead.empty():
+            uses.append(self._dead.get())
         events: dict[Stream, Event] = {}
         for use in uses:
             use.slab.busy = [] if use.ready is None else [use.ready]
@@ -261,18 +285,19 @@ class SlabRing(Generic[MemoryT]):
     def _give_back(self, slabs: list[Slab[MemoryT]]) -> None:
         self.num_taken -= len(slabs)
         for slab in slabs:
-            if self._closed or len(self._free) >= self._max_free:
-                self.nbytes -= slab.memory.nbytes
+            if len(self._free) >= self._max_free:
+                self.nbytes -= slab.nbytes
             else:
                 self._free.append(slab)
         self._changed.notify_all()
 
+    def open(self) -> None:
+        """Serve again after `close`."""
+        with self._changed:
+            self._closed = False
+
     def close(self) -> None:
-        """Free what is free and wake a waiting producer. Leased slabs live on with their views."""
+        """Wake a waiting producer and refuse it. Slabs stay, free or leased, for the next pass."""
         with self._changed:
             self._closed = True
-            free, self._free = self._free, deque()
-            self.nbytes -= sum(slab.memory.nbytes for slab in free)
             self._changed.notify_all()
-        for slab in free:
-            slab.wait()  # pinned memory must not be freed under a running copy

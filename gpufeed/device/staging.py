@@ -13,10 +13,12 @@ The host never waits for a stream here, except for a page-locked slab that is st
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
+from weakref import WeakSet
 
 from gpufeed.device import backend_for
 from gpufeed.device.backend import Array, Backend, Event, Stream
@@ -24,7 +26,7 @@ from gpufeed.device.host import aligned_bytes, root_view, view_at
 from gpufeed.device.slabs import POISON, Lease, SlabRing, poisoning
 from gpufeed.places import CUDAPlace, Place
 
-__all__ = ["DeviceStaging", "HostStaging", "MakeArray", "Plan", "Staged", "Staging", "staging_for"]
+__all__ = ["DeviceStaging", "HostStaging", "MakeArray", "Plan", "Staged", "Staging", "StagingPool"]
 
 MakeArray = Callable[[int, tuple[int, ...], object], Array]
 FeedT = TypeVar("FeedT")
@@ -79,8 +81,12 @@ class Staging(Protocol):
         """Where the feeds live."""
 
     @property
-    def num_held(self) -> int:
-        """Feeds that the consumer keeps."""
+    def rings(self) -> list[SlabRing[Any]]:
+        """Its slabs; the first ring's are what the user holds."""
+
+    @property
+    def blocked_s(self) -> float:
+        """Seconds `stage` has waited for the consumer to drop a feed."""
 
     def stage(self, plan: Plan[FeedT]) -> Staged[FeedT]:
         """Write a batch and start its transfer; runs on the producer's thread."""
@@ -91,8 +97,11 @@ class Staging(Protocol):
     def recycle(self) -> None:
         """Take back what the consumer has dropped; runs on the consumer's thread."""
 
+    def open(self) -> None:
+        """Serve a new pass."""
+
     def close(self) -> None:
-        """Free the rings and wake a waiting producer."""
+        """End the pass: wake a waiting producer and refuse it."""
 
 
 class HostStaging:
@@ -103,9 +112,14 @@ class HostStaging:
         self.ring = SlabRing(aligned_bytes, depth)
 
     @property
-    def num_held(self) -> int:
-        """Feeds that the consumer keeps."""
-        return self.ring.num_held
+    def rings(self) -> list[SlabRing[Any]]:
+        """The one ring."""
+        return [self.ring]
+
+    @property
+    def blocked_s(self) -> float:
+        """Seconds `stage` has waited for the consumer to drop a feed."""
+        return self.ring.blocked_s
 
     def stage(self, plan: Plan[FeedT]) -> Staged[FeedT]:
         """Write the batch where the user will read it."""
@@ -128,8 +142,12 @@ class HostStaging:
         """Take back what the consumer has dropped."""
         self.ring.recycle()
 
+    def open(self) -> None:
+        """Serve a new pass."""
+        self.ring.open()
+
     def close(self) -> None:
-        """Free the ring."""
+        """End the pass."""
         self.ring.close()
 
 
@@ -145,9 +163,14 @@ class DeviceStaging:
         self.unpack_stream: Stream = self.backend.stream()
 
     @property
-    def num_held(self) -> int:
-        """Feeds that the consumer keeps."""
-        return self.device_ring.num_held
+    def rings(self) -> list[SlabRing[Any]]:
+        """Device slabs, and the page-locked ones they are filled from."""
+        return [self.device_ring, self.host_ring]
+
+    @property
+    def blocked_s(self) -> float:
+        """Seconds `stage` has waited for the consumer to drop a feed."""
+        return self.device_ring.blocked_s
 
     def stage(self, plan: Plan[FeedT]) -> Staged[FeedT]:
         """Write the batch into a page-locked slab and enqueue its copy and its kernels."""
@@ -196,18 +219,65 @@ class DeviceStaging:
         """Take back what the consumer has dropped, behind the streams that read it."""
         self.device_ring.recycle()
 
+    def open(self) -> None:
+        """Serve a new pass."""
+        self.device_ring.open()
+        self.host_ring.open()
+
     def close(self) -> None:
-        """Free the rings."""
+        """End the pass."""
         self.device_ring.close()
         self.host_ring.close()
 
 
-def staging_for(place: Place, depth: int | None = None) -> Staging:
-    """Return the staging of a place.
+class StagingPool:
+    """The stagings of one feeder, kept from pass to pass: streams and slabs live as long as it.
 
-    Raises:
-        PlaceError: The place is a device that is not there.
+    A staging serves one pass at a time. Two passes that run at once get one each.
     """
-    if isinstance(place, CUDAPlace):
-        return DeviceStaging(place, depth)
-    return HostStaging(place, depth)
+
+    def __init__(self) -> None:
+        self._idle: dict[tuple[int, Place, int | None], list[Staging]] = {}
+        self._all: WeakSet[Staging] = WeakSet()
+        self._lock = threading.Lock()
+
+    def borrow(self, places: Sequence[Place], depth: int | None) -> list[Staging]:
+        """Take one staging for each place; a place may repeat.
+
+        Raises:
+            PlaceError: A place is a device that is not there.
+        """
+        return [self.take(slot, place, depth) for slot, place in enumerate(places)]
+
+    def take(self, slot: int, place: Place, depth: int | None) -> Staging:
+        """Take the staging of one place; ``slot`` tells places that repeat apart."""
+        with self._lock:
+            idle = self._idle.get((slot, place, depth))
+            staging = idle.pop() if idle else None
+        if staging is None:
+            make = DeviceStaging if isinstance(place, CUDAPlace) else HostStaging
+            staging = make(place, depth)
+            self._all.add(staging)
+        staging.open()
+        return staging
+
+    def give_back(self, stagings: Sequence[Staging], depth: int | None) -> None:
+        """Return what `borrow` gave, once nobody produces or consumes with it any more."""
+        with self._lock:
+            for slot, staging in enumerate(stagings):
+                self._idle.setdefault((slot, staging.place, depth), []).append(staging)
+
+    @property
+    def num_held(self) -> int:
+        """Feeds that consumers keep."""
+        return sum(staging.rings[0].num_held for staging in list(self._all))
+
+    @property
+    def num_slabs(self) -> int:
+        """Slabs made so far."""
+        return sum(ring.num_made for staging in list(self._all) for ring in staging.rings)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all slabs, free and leased."""
+        return sum(ring.nbytes for staging in list(self._all) for ring in staging.rings)

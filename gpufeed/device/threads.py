@@ -13,17 +13,19 @@ ends when that call returns, and whoever closes waits `CLOSE_TIMEOUT_S` for it a
 from __future__ import annotations
 
 import atexit
+import sys
 import threading
 import time
+import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Protocol, TypeVar
 from weakref import WeakSet
 
 from gpufeed.device.channel import Channel
 
-__all__ = ["ThreadGroup", "close_iterator", "run_ahead"]
+__all__ = ["Closable", "ThreadGroup", "close_iterator", "run_ahead"]
 
 T = TypeVar("T")
 
@@ -39,6 +41,13 @@ def close_iterator(iterator: object) -> None:
         close()
 
 
+class Closable(Protocol):
+    """What a thread can wait on, and be woken from for good."""
+
+    def close(self) -> None:
+        """Wake whoever waits; idempotent, from any thread."""
+
+
 class ThreadGroup:
     """The threads of one stage of one pass, and the channels that end them.
 
@@ -50,10 +59,11 @@ class ThreadGroup:
 
     Args:
         stage: What the user calls this stage; named in the warning of `close`.
-        channels: Every channel that a thread of this group may wait on.
+        channels: Everything that a thread of this group may wait on: what has a ``close()`` that
+            wakes it.
     """
 
-    def __init__(self, stage: str, *channels: Channel[Any]) -> None:
+    def __init__(self, stage: str, *channels: Closable) -> None:
         self._stage = stage
         self._channels = channels
         self._threads: list[threading.Thread] = []
@@ -84,6 +94,15 @@ class ThreadGroup:
         """
         self._close_channels()
         self._join(time.monotonic() + CLOSE_TIMEOUT_S)
+
+    def stacks(self) -> str:
+        """Return where each thread is right now, as a traceback would say it."""
+        frames = sys._current_frames()
+        return "\n".join(
+            f"{thread.name}:\n{''.join(traceback.format_stack(frames[thread.ident]))}".rstrip()
+            for thread in self._threads
+            if thread.ident in frames
+        )
 
     def _close_channels(self) -> None:
         for channel in self._channels:

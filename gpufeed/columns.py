@@ -1,0 +1,304 @@
+"""Columns: one field of a batch, sized first and then written once into a given array.
+
+A column is sized from lengths alone; its values are not looked at before they are copied. The copy
+itself is the check: ``np.concatenate(casting="no")`` refuses another dtype, ``array.fromlist``
+refuses a float where an integer belongs, and both run at the speed of the copy. Only when one of
+them refuses does `gpufeed.strict` look at sample after sample, to convert what may be converted and
+to name the one that may not.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from gpufeed import strict
+from gpufeed.variables import Variable
+
+__all__ = ["DenseColumn", "SparseColumn"]
+
+Array = np.ndarray[Any, Any]
+Rows = Sequence[Any]
+
+# What the fast paths raise when a value is not exactly what they expect.
+REFUSALS = (
+    *(TypeError, ValueError, AttributeError, LookupError),
+    *(OverflowError, FloatingPointError),
+)
+TYPECODES = {np.dtype(code).name: code for code in "bBhiqfd"}
+
+
+class DenseColumn:
+    """Rows of one shape, cut by ``offsets`` where the variable has LoD levels.
+
+    Attributes:
+        offsets: One int64 array a level, the top level first.
+        shape: Of the values, ``(rows, *item)``.
+    """
+
+    __slots__ = ("_blocks", "_samples", "_variable", "offsets", "shape")
+
+    def __init__(self, variable: Variable, samples: Rows) -> None:
+        self._variable = variable
+        self._samples = samples
+        try:
+            self.offsets, self._blocks = _peel(samples, variable.lod_level)
+            item = _item_shape(variable, self._blocks)
+        except REFUSALS as error:
+            raise strict.explain(variable, samples, error) from None
+        num_rows = int(self.offsets[-1][-1]) if self.offsets else len(samples)
+        if variable.shape[0] >= 0 and num_rows != variable.shape[0]:
+            raise strict.batch_size(variable, num_rows)
+        self.shape = (num_rows, *item)
+
+    def write(self, out: Array) -> None:
+        """Write the values into ``out``, which has this column's shape and the dtype that travels.
+
+        Raises:
+            FieldError: A value does not fit; names field, sample, expected and got.
+        """
+        try:
+            if self.offsets:
+                _write_sequences(self._blocks, out)
+            else:
+                _write_rows(self._blocks, out, flat=True)
+        except REFUSALS:
+            _write_converted(
+                strict.dense_rows(self._variable, self._samples, out.shape[1:], out.dtype), out
+            )
+
+
+class SparseColumn:
+    """CSR rows given as indices, or as indices and values.
+
+    Attributes:
+        offsets: The LoD that cuts the rows; empty for one row a sample.
+        row_offsets: int64 ``(rows + 1,)``, where each row's entries begin.
+    """
+
+    __slots__ = ("_indices", "_samples", "_values", "_variable", "offsets", "row_offsets")
+
+    def __init__(self, variable: Variable, samples: Rows) -> None:
+        self._variable = variable
+        self._samples = samples
+        try:
+            self.offsets, rows = _peel(samples, variable.lod_level)
+            if self.offsets:
+                rows = list(chain.from_iterable(rows))
+            if variable.layout == "sparse_binary":
+                self._indices, self._values = rows, None
+                self.row_offsets = _offsets(rows)
+            else:
+                self._split_entries(rows)
+        except REFUSALS:
+            pairs = strict.sparse_rows(variable, samples)
+            self._indices = [indices for indices, _ in pairs]
+            self._values = [values for _, values in pairs]
+            self.row_offsets = _offsets(self._indices)
+
+    def _split_entries(self, rows: Rows) -> None:
+        """Take rows apart that are (indices, values) array pairs, or lists of (index, value)."""
+        if rows and type(rows[0]) is tuple and isinstance(rows[0][0], np.ndarray):
+            self._indices, self._values = _transpose(rows)
+            self.row_offsets = _offsets(self._indices)
+            if list(map(len, self._indices)) != list(map(len, self._values)):
+                raise ValueError("indices and values differ in length")
+        else:
+            self.row_offsets = _offsets(rows)
+            entries = list(chain.from_iterable(rows))
+            indices, values = _transpose(entries)
+            self._indices, self._values = [list(indices)], [list(values)]
+
+    def write_indices(self, out: Array) -> None:
+        """Write the column numbers into ``out``, ``(entries,)`` int32 or int64.
+
+        Raises:
+            FieldError: One is not a whole number in ``[0, dim)``.
+        """
+        try:
+            _write_sequences(self._indices, out)
+            if out.size and (out.min() < 0 or out.max() >= self._variable.dim):
+                raise ValueError("index out of range")
+        except REFUSALS:
+            pairs = strict.sparse_rows(self._variable, self._samples)
+            _write_converted([indices for indices, _ in pairs], out)
+
+    def write_values(self, out: Array) -> None:
+        """Write the values into ``out``, ``(entries,)``, of the dtype that travels.
+
+        Raises:
+            FieldError: One does not fit.
+        """
+        assert self._values is not None
+        try:
+            _write_sequences(self._values, out)
+        except REFUSALS:
+            pairs = strict.sparse_rows(self._variable, self._samples, out.dtype)
+            _write_converted([values for _, values in pairs], out)
+
+
+def _offsets(blocks: Rows) -> Array:
+    offsets = np.fromiter(chain((0,), map(len, blocks)), np.int64, len(blocks) + 1)
+    return offsets.cumsum(out=offsets)
+
+
+def _peel(samples: Rows, levels: int) -> tuple[list[Array], Rows]:
+    """Return the offsets of each level, and the sequences that the lowest level counts."""
+    offsets: list[Array] = []
+    blocks = samples
+    for level in range(levels):
+        if level:
+            blocks = list(chain.from_iterable(blocks))
+        offsets.append(_offsets(blocks))
+    return offsets, blocks
+
+
+def _transpose(rows: Rows) -> tuple[Rows, Rows]:
+    if not rows:
+        return (), ()
+    first, second = zip(*rows, strict=True)
+    return first, second
+
+
+def _item_shape(variable: Variable, blocks: Rows) -> tuple[int, ...]:
+    """Return the shape of one row; dimensions left open take the size they have in the first."""
+    item = variable.item_shape
+    if -1 not in item:
+        return item
+    rows = chain.from_iterable(blocks) if variable.lod_level else iter(blocks)
+    first = next(rows, None)
+    if first is None:
+        return tuple(max(0, dim) for dim in item)
+    found: tuple[int, ...] = np.shape(first)
+    if not strict.matches(found, item):
+        raise ValueError("the first row has another shape")
+    return found
+
+
+def _write_sequences(blocks: Rows, out: Array) -> None:
+    """Write blocks of any number of rows each, one after the other."""
+    first = next((block for block in blocks if len(block)), None)
+    if first is None:
+        return
+    if isinstance(first, np.ndarray):
+        _concatenate(blocks, out if first.ndim > 1 else _flat_rows(out))
+    elif isinstance(first[0], (list, tuple, np.ndarray)):
+        _write_rows(list(chain.from_iterable(blocks)), out, flat=False)
+    else:
+        _write_lists(blocks, _flat_rows(out))
+
+
+def _write_rows(rows: Rows, out: Array, *, flat: bool) -> None:
+    """Write one row after the other, each of shape ``out.shape[1:]``, or flat where that may be."""
+    if not rows:
+        return
+    first, item = rows[0], out.shape[1:]
+    if isinstance(first, np.ndarray):
+        if first.shape == item and item:
+            _require_lengths(rows, item[0])
+            _concatenate(rows, out.reshape(-1, *item[1:]))
+        elif flat and first.ndim == 1:
+            _require_lengths(rows, math.prod(item))
+            _concatenate(rows, out.reshape(-1))
+        else:
+            raise ValueError("another shape")
+    elif isinstance(first, (list, tuple)):
+        nested = len(first) > 0 and isinstance(first[0], (list, tuple, np.ndarray))
+        if nested and len(item) > 1:
+            _require_lengths(rows, item[0])
+            inner = out.reshape(-1, *item[1:])
+            _write_rows(list(chain.from_iterable(rows)), inner, flat=False)
+        elif not nested and (flat or len(item) == 1):
+            _require_lengths(rows, math.prod(item))
+            _write_lists(rows, out.reshape(-1))
+        else:
+            raise ValueError("another shape")
+    else:
+        _write_lists([list(rows)], _flat_rows(out))
+
+
+def _flat_rows(out: Array) -> Array:
+    """Return ``out`` as one value a row, which it must be."""
+    if math.prod(out.shape[1:]) != 1:
+        raise ValueError("a row is more than one value")
+    return out.reshape(-1)
+
+
+def _require_lengths(rows: Rows, length: int) -> None:
+    if set(map(len, rows)) != {length}:
+        raise ValueError("another length")
+
+
+def _concatenate(blocks: Rows, out: Array) -> None:
+    try:
+        np.concatenate(blocks, out=out, casting="no")
+    except TypeError:
+        _concatenate_cast([np.asarray(block) for block in blocks if len(block)], out)
+
+
+def _concatenate_cast(arrays: list[Array], out: Array) -> None:
+    """Concatenate into another dtype, if every value can be kept."""
+    dtypes = {block.dtype for block in arrays}
+    if all(strict.is_exact(dtype, out.dtype) for dtype in dtypes):
+        with np.errstate(over="raise"):  # a finite value that becomes infinite
+            np.concatenate(arrays, out=out, casting="unsafe")
+    elif all(strict.may_fit(dtype, out.dtype) for dtype in dtypes):
+        whole = np.concatenate(arrays)
+        if not strict.in_range(whole, out.dtype):
+            raise OverflowError("an integer is out of range")
+        np.copyto(out, whole, casting="unsafe")
+    else:
+        raise TypeError("another kind of value")
+
+
+def _write_converted(arrays: list[Array], out: Array) -> None:
+    if arrays:
+        np.concatenate(arrays, out=out)
+
+
+def _write_lists(blocks: Rows, out: Array) -> None:
+    """Write lists of Python (or NumPy) scalars, one after the other."""
+    convert: Callable[[Rows, Array], Array] = {
+        "bool": _bools,
+        "float16": _halves,
+        "float32": _singles,
+    }.get(out.dtype.name, _scalars)
+    values = convert(blocks, out)
+    if len(values) != len(out):
+        raise ValueError("another number of values")
+    np.copyto(out, values, casting="unsafe")
+
+
+def _scalars(blocks: Rows, out: Array) -> Array:
+    return _packed(blocks, TYPECODES[out.dtype.name])
+
+
+def _packed(blocks: Rows, typecode: str) -> Array:
+    packed = array(typecode)
+    for block in blocks:
+        packed.fromlist(block if type(block) is list else list(block))
+    return np.frombuffer(packed, np.dtype(typecode))
+
+
+def _bools(blocks: Rows, out: Array) -> Array:
+    flat = list(chain.from_iterable(blocks))
+    if not set(map(type, flat)) <= {bool, np.bool_}:
+        raise TypeError("a bool is expected")
+    return np.array(flat, bool)
+
+
+def _singles(blocks: Rows, out: Array) -> Array:
+    singles = _packed(blocks, "f")
+    if np.isinf(singles).any():  # array("f") lets a finite value become infinite
+        raise FloatingPointError("infinite")
+    return singles
+
+
+def _halves(blocks: Rows, out: Array) -> Array:
+    with np.errstate(over="raise"):
+        return _packed(blocks, "d").astype(np.float16)

@@ -1,0 +1,64 @@
+"""Grouping: how mini-batches are dealt out over devices, and what becomes of the last ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
+from typing import Any, Literal
+
+from gpufeed.errors import FieldError
+
+__all__ = ["Remainder", "deal", "group_batches"]
+
+Remainder = Literal["split", "partial"]
+Batch = Iterable[Any]
+
+
+def group_batches(
+    batches: Iterable[Batch], num_places: int, drop_last: bool, remainder: Remainder | None
+) -> Iterator[list[Batch]]:
+    """Yield lists of ``num_places`` batches, one a device.
+
+    >>> list(group_batches([[1, 2], [3, 4], [5]], 2, True, None))
+    [[[1, 2], [3, 4]]]
+    >>> list(group_batches([[1, 2], [3, 4], [5]], 2, True, "split"))
+    [[[1, 2], [3, 4]], [[5], []]]
+
+    Args:
+        batches: Mini-batches, of any size each.
+        num_places: How many make a group.
+        drop_last: Whether batches that do not fill a group are dropped, or a ValueError at the end.
+        remainder: Overrides ``drop_last``: ``"split"`` shares the leftover samples over all
+            devices, ``"partial"`` yields a shorter list.
+
+    Raises:
+        FieldError: (a ValueError) Batches are left over and ``drop_last`` is False.
+
+    Source: ``DataFeeder.decorate_reader`` of PaddlePaddle 1.x; ``remainder`` is ours.
+    """
+    source = iter(batches)
+    while len(group := list(islice(source, num_places))) == num_places:
+        yield group
+        del group
+    if not group:
+        return
+    if remainder == "partial":
+        yield group
+    elif remainder == "split":
+        yield deal(list(chain.from_iterable(group)), num_places)
+    elif not drop_last:
+        raise FieldError(
+            f"decorate_reader: {len(group)} batches are left over, which do not fill "
+            f"{num_places} devices; drop_last=True drops them, remainder='split' shares them"
+        )
+
+
+def deal(samples: list[Any], num_places: int) -> list[Batch]:
+    """Cut samples into ``num_places`` consecutive batches whose sizes differ by one at most.
+
+    >>> deal([1, 2, 3, 4, 5], 3)
+    [[1, 2], [3, 4], [5]]
+    """
+    size, longer = divmod(len(samples), num_places)
+    source = iter(samples)
+    return [list(islice(source, size + (place < longer))) for place in range(num_places)]

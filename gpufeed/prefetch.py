@@ -1,0 +1,316 @@
+"""Double buffering: a thread reads, collates and starts transfers while the consumer computes.
+
+    reader ──> group ──> stage (collate, copy) ──> channel, `prefetch` deep ──> deliver ──> loop
+    └────────────── producer's thread ────────────┘                             └ consumer's ──┘
+
+Lifetime: the thread works on a `_Producer`, which knows nothing of the iterator that the user
+holds, so dropping the iterator ends the thread. A feed that is handed out is the consumer's alone:
+nothing here keeps it, or its slab could not be used again.
+
+Backpressure: the channel holds ``prefetch`` steps, and ``max_bytes_ahead`` bounds their bytes too.
+Feeds that the consumer keeps are never waited for (`gpufeed.device.slabs`).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from gpufeed.collate import BatchPlan
+from gpufeed.device.channel import Channel, EndOfChannel
+from gpufeed.device.staging import Staged, Staging, StagingPool
+from gpufeed.device.threads import ThreadGroup, close_iterator
+from gpufeed.errors import FieldError, ReaderTimeout
+from gpufeed.feed import Feed
+from gpufeed.observe.record import Recorder
+from gpufeed.observe.stats import FeedStats
+from gpufeed.places import Place
+from gpufeed.reader.base import Reader, open_reader
+from gpufeed.reader.position import Position
+
+__all__ = ["FeedOptions", "FeedReader"]
+
+STAGE = "decorate_reader"
+Feeds = Feed | list[Feed]
+Batch = Iterable[Any]
+Group = Callable[[Iterable[Batch]], Iterator[list[Batch]]]
+Planner = Callable[[Batch, Place], BatchPlan]
+log = logging.getLogger("gpufeed")
+
+
+@dataclass(frozen=True)
+class FeedOptions:
+    """How a feed reader runs; `DataFeeder.decorate_reader` says what each means."""
+
+    prefetch: int = 2
+    stream: object | None = None
+    max_bytes_ahead: int | None = None
+    timeout_s: float | None = None
+    stall_warning_s: float | None = 30
+    progress: bool = False
+    trace: str | None = None
+
+
+class FeedReader(Reader[Feeds]):
+    """A reader of feeds, made by `DataFeeder.decorate_reader`.
+
+    Call it, or iterate it, for one pass. It is a context manager whose end closes what still runs.
+
+    Args:
+        reader: Yields mini-batches.
+        plan: Sizes a mini-batch for a place.
+        places: Where feeds go.
+        group: Makes groups of mini-batches, one a place; None yields one feed a step, not a list.
+        grouping: The arguments of ``group``, shown and compared when a state is loaded.
+        pool: The feeder's stagings.
+        options: The rest.
+    """
+
+    def __init__(
+        self,
+        reader: Callable[[], Iterable[Batch]],
+        plan: Planner,
+        places: Sequence[Place],
+        group: Group | None,
+        grouping: Mapping[str, Any],
+        pool: StagingPool,
+        options: FeedOptions,
+    ) -> None:
+        super().__init__("decorate_reader", reader, **grouping)
+        self._reader = reader
+        self._plan = plan
+        self._places = places
+        self._group = group
+        self._pool = pool
+        self._options = options
+        self._stats = FeedStats()
+
+    def open(self, epoch: int, skip: int) -> Generator[Feeds, None, None]:
+        """Return an iterator over pass ``epoch`` without its first ``skip`` steps."""
+        depth = self._options.prefetch or None
+        stagings = self._pool.borrow(self._places, depth)
+        record = Recorder(self._stats, self._options.trace)
+        producer = _Producer(
+            open_batches=partial(open_reader, self._reader, epoch, skip * len(self._places)),
+            group=self._group or _one_by_one,
+            plan=self._plan,
+            stagings=stagings,
+            budget=_Budget(self._options.max_bytes_ahead),
+            record=record,
+            number=skip,
+        )
+        steps = producer.steps() if depth is None else _run_ahead(producer, self._options)
+        try:
+            with closing(steps), self._progress_bar() as bar:
+                now = time.perf_counter()
+                while True:
+                    for staging in stagings:
+                        staging.recycle()
+                    # A list that is emptied as it is handed out: this frame must not keep the feed.
+                    feeds = self._hand_out(next(steps, None), producer, bar)
+                    now = record.add("wait", now)
+                    if not feeds:
+                        return
+                    yield feeds.pop()
+                    now = record.add("compute", now)
+        finally:
+            record.write()
+            if producer.is_over:
+                self._pool.give_back(stagings, depth)
+
+    def _deliver(self, position: Position) -> Iterator[Feeds]:
+        # As for any reader, but without a variable or an enumeration that would keep the feed.
+        with closing(self.open(position.epoch, position.delivered)) as feeds:
+            for box in map(_boxed, feeds):
+                position.delivered += 1
+                yield box.pop()
+
+    def _hand_out(self, step: _Step | None, producer: _Producer, bar: Any) -> list[Feeds]:
+        if step is None:
+            return []
+        producer.budget.release(step.nbytes)
+        feeds = [
+            staging.deliver(staged, self._options.stream)
+            for staging, staged in zip(producer.stagings, step.staged, strict=False)
+        ]
+        self._stats.num_steps += 1
+        self._stats.num_samples += step.num_samples
+        self._stats.nbytes += step.nbytes
+        if bar is not None:
+            bar.update(step.num_samples)
+        return [feeds if self._group else feeds[0]]
+
+    def _progress_bar(self) -> Any:
+        if not self._options.progress:
+            return nullcontext()
+        from tqdm import tqdm
+
+        class Bar(tqdm):  # type: ignore[misc, type-arg]
+            monitor_interval = 0  # no thread of tqdm's own, which would outlive the pass
+
+        return Bar(unit=" samples", unit_scale=True, dynamic_ncols=True)
+
+    def stats(self) -> FeedStats:
+        """Return a copy of what was measured so far, over all passes."""
+        return replace(
+            self._stats,
+            num_held=self._pool.num_held,
+            num_slabs=self._pool.num_slabs,
+            slab_nbytes=self._pool.nbytes,
+        )
+
+
+def _boxed(feeds: Feeds) -> list[Feeds]:
+    return [feeds]
+
+
+def _one_by_one(batches: Iterable[Batch]) -> Iterator[list[Batch]]:
+    for batch in batches:
+        yield [batch]
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One step's feeds, on their way."""
+
+    staged: list[Staged[Feed]]
+    num_samples: int
+    nbytes: int
+
+
+class _Budget:
+    """Bounds the bytes that are produced and not yet delivered; one step may always pass."""
+
+    def __init__(self, max_nbytes: int | None) -> None:
+        self._max_nbytes = max_nbytes
+        self._nbytes = 0
+        self._is_closed = False
+        self._changed = threading.Condition()
+
+    def reserve(self, nbytes: int) -> None:
+        """Wait until ``nbytes`` more may be produced, or until `close`."""
+        with self._changed:
+            if self._max_nbytes is not None:
+                most = max(0, self._max_nbytes - nbytes)
+                self._changed.wait_for(lambda: self._is_closed or self._nbytes <= most)
+            self._nbytes += nbytes
+
+    def release(self, nbytes: int) -> None:
+        """Say that ``nbytes`` were delivered."""
+        with self._changed:
+            self._nbytes -= nbytes
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Wake the producer, which goes on to find its channel closed."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+
+
+@dataclass
+class _Producer:
+    """Reads, collates and starts transfers; runs on a thread of its own, or in the consumer's.
+
+    Attributes:
+        number: Of the next step in its pass.
+        is_over: Whether it ended, so that its stagings may serve another pass.
+    """
+
+    open_batches: Callable[[], Iterator[Batch]]
+    group: Group
+    plan: Planner
+    stagings: list[Staging]
+    budget: _Budget
+    record: Recorder
+    number: int
+    is_over: bool = False
+
+    def steps(self) -> Generator[_Step, None, None]:
+        """Yield one step after the other, until the reader ends."""
+        batches = groups = None
+        now = time.perf_counter()
+        try:
+            batches = self.open_batches()
+            groups = self.group(batches)
+            for group in groups:
+                now = self.record.add("read", now)
+                blocked_s = self._blocked_s()
+                try:
+                    step = [self._stage(group)]
+                except FieldError as error:
+                    error.add_note(f"in step {self.number} of this pass")
+                    raise
+                blocked_s = self._blocked_s() - blocked_s
+                self.record.stats.blocked_s += blocked_s
+                now = self.record.add("stage", now, minus_s=blocked_s)
+                self.number += 1
+                yield step.pop()
+                now = self.record.add("blocked", now)
+        finally:
+            close_iterator(groups)
+            close_iterator(batches)
+            self.is_over = True
+
+    def _stage(self, group: list[Batch]) -> _Step:
+        plans = [
+            self.plan(batch, staging.place)
+            for batch, staging in zip(group, self.stagings, strict=False)
+        ]
+        nbytes = sum(plan.nbytes for plan in plans)
+        self.budget.reserve(nbytes)
+        staged = [staging.stage(plan) for staging, plan in zip(self.stagings, plans, strict=False)]
+        return _Step(staged, sum(plan.num_samples for plan in plans), nbytes)
+
+    def _blocked_s(self) -> float:
+        return sum(staging.blocked_s for staging in self.stagings)
+
+    def close(self) -> None:
+        """Wake the thread that runs this, wherever it waits."""
+        self.budget.close()
+        for staging in self.stagings:
+            staging.close()
+
+
+def _run_ahead(producer: _Producer, options: FeedOptions) -> Generator[_Step, None, None]:
+    """Yield the producer's steps, made by a thread that is up to ``prefetch`` steps ahead."""
+    channel: Channel[_Step] = Channel(options.prefetch, name=STAGE)
+    with ThreadGroup(STAGE, channel, producer) as group:
+        group.start("feed", producer.steps, channel)
+        try:
+            while True:
+                _wait(channel, group, producer, options)
+                yield channel.get()
+        except EndOfChannel:
+            return
+
+
+def _wait(
+    channel: Channel[_Step], group: ThreadGroup, producer: _Producer, options: FeedOptions
+) -> None:
+    """Wait for the next step; say where the producer is if that takes long.
+
+    Raises:
+        ReaderTimeout: Nothing came within ``timeout_s``.
+    """
+    warn_s, timeout_s = options.stall_warning_s, options.timeout_s
+    if warn_s is not None and (timeout_s is None or warn_s < timeout_s):
+        if channel.wait(warn_s):
+            return
+        log.warning(
+            "%s: no feed for %g s, waiting for step %d of this pass in process %d: %s",
+            *(STAGE, warn_s, producer.number, os.getpid(), group.stacks()),
+        )
+        timeout_s = None if timeout_s is None else timeout_s - warn_s
+    if not channel.wait(timeout_s):
+        raise ReaderTimeout(
+            f"{STAGE}: no feed for {options.timeout_s:g} s, waiting for step {producer.number} "
+            f"of this pass: {group.stacks()}"
+        )
