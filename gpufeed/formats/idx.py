@@ -17,7 +17,7 @@ import math
 import os
 import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,7 +82,7 @@ class IdxFile:
     def __iter__(self) -> Iterator[Any]:
         return self.tail(0)
 
-    def tail(self, skip: int) -> Iterator[Any]:
+    def tail(self, skip: int) -> Generator[Any, None, None]:
         """Yield the items after the first ``skip``, which are not read where the file can seek.
 
         Raises:

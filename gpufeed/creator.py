@@ -1,0 +1,216 @@
+"""Reader creators: functions that make a reader of an array or of files.
+
+Making a reader opens nothing; iterating it does. So a missing file is found then, and every pass
+reads afresh.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpufeed.errors import FormatError
+from gpufeed.formats import Opener, PathLike, Seekable, Source, locate, resolve
+from gpufeed.formats.csv import Column, Dtypes, read_csv
+from gpufeed.formats.idx import IdxFile
+from gpufeed.formats.svmlight import read_svmlight
+from gpufeed.formats.text import read_text
+from gpufeed.reader.base import Reader, drain
+
+__all__ = ["csv", "idx", "np_array", "open", "svmlight", "text_file"]
+
+Paths = PathLike | Sequence[PathLike]
+
+
+def np_array(x: npt.ArrayLike) -> Reader[Any]:
+    """Read an array along its first axis: views of its rows, NumPy scalars where it has one axis.
+
+    >>> list(np_array([3, 1, 2])())
+    [np.int64(3), np.int64(1), np.int64(2)]
+
+    Args:
+        x: Array of one dimension or more, or what NumPy makes one of.
+
+    Raises:
+        FormatError: ``x`` has no dimension.
+
+    Source: ``paddle.reader.creator.np_array``.
+    """
+    array = np.asarray(x)
+    if array.ndim == 0:
+        raise FormatError(f"np_array.x must have a first axis to read along, got {array!r}")
+    return _ArrayReader(array)
+
+
+def text_file(path: Paths) -> Reader[Any]:
+    """Read lines of UTF-8 text, without their line endings; a last line needs none.
+
+    Args:
+        path: A file, a glob pattern, or a list of both; ``.gz .bz2 .xz`` are decompressed.
+
+    Raises:
+        FormatError: When iterated: a file is missing, empty, or not UTF-8.
+
+    Source: ``paddle.reader.creator.text_file``.
+    """
+    return _FilesReader("text_file", _each(path, read_text), {})
+
+
+def csv(
+    path: Paths,
+    columns: Sequence[Column] | None = None,
+    dtypes: Dtypes | None = None,
+    *,
+    header: bool = True,
+    delimiter: str = ",",
+) -> Reader[Any]:
+    """Read the rows of CSV files as tuples.
+
+    Args:
+        path: A file, a glob pattern, or a list of both; ``.gz .bz2 .xz`` are decompressed.
+        columns: Names (with a header) or positions from 0, in the order wanted; None takes all.
+        dtypes: One for all columns, or a mapping from column to dtype; the rest stays text.
+        header: Whether the first row names the columns.
+        delimiter: One character.
+
+    Raises:
+        FormatError: When iterated: a file is missing, empty or damaged, a column is not there, a
+            field does not convert to its dtype.
+    """
+    options = {"columns": columns, "dtypes": dtypes, "header": header, "delimiter": delimiter}
+    return _FilesReader("csv", _each(path, read_csv), options)
+
+
+def svmlight(
+    path: Paths,
+    dim: int | None = None,
+    *,
+    binary: bool = False,
+    zero_based: bool = False,
+    query_id: bool = False,
+) -> Reader[Any]:
+    """Read svmlight (libsvm) files: sparse rows with a label.
+
+    A sample is ``((indices, values), label)``, or ``(indices, label)`` if ``binary``: what a
+    variable of layout ``"sparse_float"`` or ``"sparse_binary"`` takes. Indices are int64 from 0,
+    values float32; a label is an int where it is written as one, else a float.
+
+    Args:
+        path: A file, a glob pattern, or a list of both; ``.gz .bz2 .xz`` are decompressed.
+        dim: Number of features; None leaves indices unbounded.
+        binary: Whether all values are 1 and left out.
+        zero_based: Whether the file counts features from 0, not 1.
+        query_id: Whether samples end in the number after ``qid:``, None where a line has none.
+
+    Raises:
+        FormatError: ``dim`` is below 1. When iterated: a file is missing, empty or damaged.
+    """
+    if dim is not None and dim < 1:
+        raise FormatError(f"svmlight.dim must be >= 1 or None, got {dim!r}")
+    options = {"dim": dim, "binary": binary, "zero_based": zero_based, "query_id": query_id}
+    return _FilesReader("svmlight", _each(path, read_svmlight), options)
+
+
+def idx(*paths: PathLike) -> Reader[Any]:
+    """Read the items of an IDX file; of several files side by side, tuples of items.
+
+    Items are arrays in the machine's byte order, NumPy scalars if the file holds a vector:
+    ``idx(images, labels)`` gives ``(image, label)``.
+
+    Args:
+        paths: Files with equal numbers of items; ``.gz .bz2 .xz`` are decompressed.
+
+    Raises:
+        FormatError: No path. When iterated: a file is missing, empty or damaged, or the files
+            hold different numbers of items.
+    """
+    if not paths:
+        raise FormatError("idx.paths must be one file or more, got none")
+    return _IdxReader([IdxFile(Source(os.fspath(path))) for path in paths])
+
+
+def open(spec: Paths, **options: Any) -> Reader[Any]:  # noqa: A001 - `creator.open` is its public name
+    """Read files of any registered format, one after the other.
+
+    >>> reader = open("svmlight:a9a/*", dim=123)  # or by ending: open("train.csv.gz")
+
+    Args:
+        spec: ``"tag:path"`` or ``"path"``, whose ending then tells the format; the path may be a
+            glob pattern. Or a list of these.
+        options: Of the format: those of the creator of the same name.
+
+    Raises:
+        FormatError: Unknown format. When iterated: what that format raises.
+    """
+    found = [resolve(one) for one in _listed(spec)]
+    return _FilesReader("open", [(path, form.opener) for form, path in found], options)
+
+
+class _ArrayReader(Reader[Any]):
+    def __init__(self, array: npt.NDArray[Any]) -> None:
+        super().__init__("np_array", shape=array.shape, dtype=array.dtype.name)
+        self._array = array
+
+    def open(self, epoch: int, skip: int) -> Iterator[Any]:
+        return iter(self._array[skip:])
+
+
+class _FilesReader(Reader[Any]):
+    """The samples of several files, one file after the other, in the order given."""
+
+    def __init__(
+        self, creator: str, files: Sequence[tuple[str, Opener]], options: Mapping[str, Any]
+    ) -> None:
+        super().__init__(creator, paths=[path for path, _ in files], options=dict(options))
+        self._files = files
+        self._options = options
+
+    def open(self, epoch: int, skip: int) -> Iterator[Any]:
+        for pattern, opener in self._files:
+            for source in locate(pattern):
+                samples = opener(source, **self._options)
+                if isinstance(samples, Seekable):
+                    skipped = min(skip, samples.count()) if skip else 0
+                    rest = samples.tail(skipped)
+                else:
+                    rest = iter(samples)
+                    skipped = drain(rest, skip)
+                skip -= skipped
+                yield from rest
+
+
+class _IdxReader(Reader[Any]):
+    """Items of one IDX file, or tuples of the items of several."""
+
+    def __init__(self, files: Sequence[IdxFile]) -> None:
+        super().__init__("idx", paths=list(map(str, files)))
+        self._files = files
+
+    def open(self, epoch: int, skip: int) -> Iterator[Any]:
+        if len(self._files) == 1:
+            yield from self._files[0].tail(skip)
+            return
+        counts = [file.count() for file in self._files]
+        if len(set(counts)) > 1:
+            held = ", ".join(
+                f"{file}: {count}" for file, count in zip(self._files, counts, strict=True)
+            )
+            raise FormatError(f"idx.paths must hold equally many items, got {held}")
+        with ExitStack() as stack:
+            tails = [stack.enter_context(closing(file.tail(skip))) for file in self._files]
+            # Strict, so that each file is read to its end and its end is checked.
+            yield from zip(*tails, strict=True)
+
+
+def _each(path: Paths, opener: Opener) -> list[tuple[str, Opener]]:
+    return [(one, opener) for one in _listed(path)]
+
+
+def _listed(path: Paths) -> list[str]:
+    paths = [path] if isinstance(path, str | os.PathLike) else path
+    return [os.fspath(one) for one in paths]
