@@ -91,11 +91,11 @@ class BatchPlan:
             field.write(wire[start : start + len(field.wire)])
             start += len(field.wire)
 
-    def unpack(self, wire: list[Array], unpacked: list[Array]) -> None:
-        """Fill the unpacked region from the wire prefix, by kernels."""
+    def unpack(self, wire: list[Array], unpacked: list[Array], stream: object) -> None:
+        """Fill the unpacked region from the wire prefix, by kernels on ``stream``."""
         for field, mine, targets in self._shares(wire, unpacked):
             if targets:
-                field.unpack(mine, targets[0])
+                field.unpack(mine, targets[0], stream)
 
     def feed(self, wire: list[Array], unpacked: list[Array], lease: Lease) -> Feed:
         """Return what the user gets: tensors over these arrays."""
@@ -148,7 +148,7 @@ class _Field(Protocol):
 
     def write(self, wire: list[Array]) -> None: ...
 
-    def unpack(self, wire: list[Array], out: Array) -> None: ...
+    def unpack(self, wire: list[Array], out: Array, stream: object) -> None: ...
 
     def tensor(
         self, wire: list[Array], unpacked: list[Array], place: Place, lease: Lease
@@ -176,10 +176,10 @@ class _DenseField:
         for out, offsets in zip(wire[1:], self._column.offsets, strict=False):
             out[...] = offsets
 
-    def unpack(self, wire: list[Array], out: Array) -> None:
+    def unpack(self, wire: list[Array], out: Array, stream: object) -> None:
         from gpufeed.kernels import convert_values
 
-        convert_values(wire[0], self._variable.scale, self._variable.shift, out)
+        convert_values(wire[0], self._variable.scale, self._variable.shift, out, stream=stream)
 
     def tensor(
         self, wire: list[Array], unpacked: list[Array], place: Place, lease: Lease
@@ -219,10 +219,10 @@ class _SparseField:
         for out, offsets in zip(wire[self._num_arrays :], self._column.offsets, strict=False):
             out[...] = offsets
 
-    def unpack(self, wire: list[Array], out: Array) -> None:
+    def unpack(self, wire: list[Array], out: Array, stream: object) -> None:
         from gpufeed.kernels import densify_rows
 
-        densify_rows(wire[0], wire[1], wire[2] if self._has_values else None, out)
+        densify_rows(wire[0], wire[1], wire[2] if self._has_values else None, out, stream=stream)
 
     def tensor(
         self, wire: list[Array], unpacked: list[Array], place: Place, lease: Lease

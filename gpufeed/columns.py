@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from gpufeed import strict
+import gpufeed.strict as strict
 from gpufeed.variables import Variable
 
 __all__ = ["DenseColumn", "SparseColumn"]
@@ -86,12 +86,14 @@ class SparseColumn:
     def __init__(self, variable: Variable, samples: Rows) -> None:
         self._variable = variable
         self._samples = samples
+        self._indices: Rows
+        self._values: Rows | None = None
         try:
             self.offsets, rows = _peel(samples, variable.lod_level)
             if self.offsets:
                 rows = list(chain.from_iterable(rows))
             if variable.layout == "sparse_binary":
-                self._indices, self._values = rows, None
+                self._indices = rows
                 self.row_offsets = _offsets(rows)
             else:
                 self._split_entries(rows)

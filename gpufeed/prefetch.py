@@ -152,7 +152,7 @@ class FeedReader(Reader[Feeds]):
             return nullcontext()
         from tqdm import tqdm
 
-        class Bar(tqdm):  # type: ignore[misc, type-arg]
+        class Bar(tqdm):  # type: ignore[misc]
             monitor_interval = 0  # no thread of tqdm's own, which would outlive the pass
 
         return Bar(unit=" samples", unit_scale=True, dynamic_ncols=True)

@@ -29,7 +29,6 @@ __all__ = [
 ]
 
 Layout = Literal["dense", "sparse_binary", "sparse_float"]
-Densify = Literal[False, True, "reuse"]
 
 DTYPES = (
     *("bool", "float16", "float32", "float64"),
@@ -48,8 +47,7 @@ class Variable:
         dtype: Of the values the user receives.
         lod_level: 0 for one row a sample; k for sequences nested k deep.
         layout: ``"dense"``, ``"sparse_binary"`` (indices) or ``"sparse_float"`` (indices, values).
-        densify: Whether sparse rows become a dense tensor on the device; ``"reuse"`` clears only
-            what the previous batch wrote, so the user must not write into the tensor.
+        densify: Whether sparse rows become a dense tensor on the device.
         wire_dtype: Of the values as they travel, when narrower than ``dtype``.
         scale: Factor applied after the transfer.
         shift: Term added after scaling.
@@ -60,7 +58,7 @@ class Variable:
     dtype: np.dtype[np.generic]
     lod_level: int = 0
     layout: Layout = "dense"
-    densify: Densify = False
+    densify: bool = False
     wire_dtype: np.dtype[np.generic] | None = None
     scale: float | None = None
     shift: float | None = None
@@ -172,7 +170,7 @@ def data(
     *,
     layout: Layout = "dense",
     append_batch_size: bool = True,
-    densify: Densify = False,
+    densify: bool = False,
     wire_dtype: str | type | np.dtype[np.generic] | None = None,
     scale: float | None = None,
     shift: float | None = None,
@@ -240,7 +238,11 @@ def _as_shape(name: str, shape: object, append_batch_size: bool) -> tuple[int, .
         dims = tuple(-1 if dim is None else max(-1, operator.index(dim)) for dim in shape)
     except TypeError:
         raise _error(name, "shape", "be a list of whole numbers or None", shape) from None
-    return (-1, *dims) if append_batch_size and -1 not in dims else dims
+    if append_batch_size and -1 not in dims:
+        dims = (-1, *dims)
+    if not dims:
+        raise _error(name, "shape", "have a batch dimension", shape)
+    return dims
 
 
 def _as_dtype(name: str, argument: str, dtype: object) -> np.dtype[np.generic]:
@@ -263,8 +265,8 @@ def _check_layout(variable: Variable) -> None:
         raise _error(name, "layout", f"be one of {', '.join(LAYOUTS)}", layout)
     if variable.is_sparse and (len(shape) != 2 or shape[0] != -1 or shape[1] < 1):
         raise _error(name, "shape", f"be [dim] with dim >= 1 for layout {layout!r}", list(shape))
-    if variable.densify not in (False, True, "reuse"):
-        raise _error(name, "densify", "be False, True or 'reuse'", variable.densify)
+    if not isinstance(variable.densify, bool):
+        raise _error(name, "densify", "be True or False", variable.densify)
     if variable.densify and not variable.is_sparse:
         raise _error(name, "densify", "be False for layout 'dense'", variable.densify)
 
@@ -289,3 +291,9 @@ def _check_conversion(variable: Variable) -> None:
             continue
         if isinstance(factor, bool) or not isinstance(factor, Real) or not math.isfinite(factor):
             raise _error(variable.name, argument, "be a finite number", factor)
+        if variable.dtype.kind != "f":
+            raise _error(variable.name, argument, f"be None for dtype {variable.dtype}", factor)
+    wire = variable.wire_dtype
+    if wire is not None and not np.can_cast(wire, variable.dtype, "same_kind"):
+        rule = f"become {variable.dtype} without losing its kind"
+        raise _error(variable.name, "wire_dtype", rule, wire.name)

@@ -21,7 +21,7 @@ from gpufeed.device.virtual import (
     virtual_stream,
 )
 from gpufeed.errors import PlaceError
-from gpufeed.places import CUDAPlace, Place, PlaceLike, as_place
+from gpufeed.places import CUDAPinnedPlace, CUDAPlace, Place, PlaceLike, as_place
 
 __all__ = [
     "array_module",
@@ -122,7 +122,17 @@ def transfer(array: Array, source: Place, target: Place) -> Array:
     host: np.ndarray[Any, Any] = array
     if isinstance(source, CUDAPlace):
         host = backend_for(source).to_host(array)
-    return backend_for(target).from_host(host) if isinstance(target, CUDAPlace) else host
+    if isinstance(target, CUDAPlace):
+        return backend_for(target).from_host(host)
+    return _pinned(host) if isinstance(target, CUDAPinnedPlace) else host
+
+
+def _pinned(array: np.ndarray[Any, Any]) -> Array:
+    """Copy an array into memory that the first device reads at full speed."""
+    memory = backend_for(CUDAPlace(0)).host_memory(array.nbytes)
+    pinned: np.ndarray[Any, Any] = np.ndarray(array.shape, array.dtype, memory)
+    pinned[...] = array
+    return pinned
 
 
 def _make_current(place: Place) -> AbstractContextManager[object]:

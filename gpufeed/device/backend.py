@@ -43,7 +43,7 @@ class Stream(Protocol):
         """Block the calling thread until everything enqueued so far is done."""
 
     def call(self, work: Callable[[], object]) -> None:
-        """Do ``work`` (kernel launches) in stream order."""
+        """Do ``work`` in stream order: on the host's thread of a virtual stream, else at once."""
 
 
 class Memory(Protocol):
@@ -89,6 +89,9 @@ class Backend(Protocol):
 
     def array(self, root: Array, offset: int, shape: tuple[int, ...], dtype: object) -> Array:
         """Return the array of ``shape`` and ``dtype`` at byte ``offset`` of ``root``."""
+
+    def launch(self, work: Callable[[Any], object], on: Stream) -> None:
+        """Do ``work(stream)`` in the order of ``on``; kernels take that ``stream``."""
 
     def fill(self, memory: Memory, value: int, on: Stream) -> None:
         """Enqueue the setting of every byte of ``memory`` to ``value``."""

@@ -159,6 +159,11 @@ class CudaBackend:
         """Return a typed view."""
         return cupy.ndarray(shape, dtype, root.data + offset)
 
+    def launch(self, work: Callable[[Any], object], on: Stream) -> None:
+        """Launch the kernels on the stream."""
+        assert isinstance(on, CudaStream)
+        on.call(lambda: work(on.raw))
+
     def fill(self, memory: Memory, value: int, on: Stream) -> None:
         """Enqueue the fill."""
         assert isinstance(memory, _DeviceBytes)

@@ -56,8 +56,8 @@ class Plan(Protocol[FeedT_co]):
     def write(self, wire: list[Array]) -> None:
         """Write every value, once, into the wire arrays (in host memory)."""
 
-    def unpack(self, wire: list[Array], unpacked: list[Array]) -> None:
-        """Fill the unpacked region from the wire prefix, by kernels."""
+    def unpack(self, wire: list[Array], unpacked: list[Array], stream: object) -> None:
+        """Fill the unpacked region from the wire prefix, by kernels on ``stream``."""
 
     def feed(self, wire: list[Array], unpacked: list[Array], lease: Lease) -> FeedT_co:
         """Return what the user gets: tensors over these arrays."""
@@ -130,7 +130,7 @@ class HostStaging:
         make = partial(view_at, root_view(lease))
         wire, unpacked = plan.wire_arrays(make), plan.unpacked_arrays(make)
         plan.write(wire)
-        plan.unpack(wire, unpacked)
+        plan.unpack(wire, unpacked, None)
         return Staged(plan.feed(wire, unpacked, lease), lease, None, plan.nbytes)
 
     def deliver(self, staged: Staged[FeedT], stream: object | None = None) -> FeedT:
@@ -199,7 +199,7 @@ class DeviceStaging:
         wire, unpacked = plan.wire_arrays(make), plan.unpacked_arrays(make)
         if unpacked:
             self.unpack_stream.wait(ready)
-            self.unpack_stream.call(partial(plan.unpack, wire, unpacked))
+            self.backend.launch(partial(plan.unpack, wire, unpacked), self.unpack_stream)
             ready = self.unpack_stream.record()
             lease.ready_at(ready)
         return Staged(plan.feed(wire, unpacked, lease), lease, ready, plan.nbytes)

@@ -281,6 +281,10 @@ class VirtualBackend:
         """Return a typed view."""
         return view_at(root, offset, shape, dtype)
 
+    def launch(self, work: Callable[[Any], object], on: Stream) -> None:
+        """Run the kernels on the stream's thread."""
+        on.call(lambda: work(None))
+
     def fill(self, memory: Memory, value: int, on: Stream) -> None:
         """Enqueue the fill."""
         assert isinstance(memory, np.ndarray)

@@ -59,8 +59,8 @@ def test_the_byte_order_is_the_machine_s():
 
 @pytest.mark.parametrize("layout", ["sparse_binary", "sparse_float"])
 def test_sparse_variables(layout):
-    x = data("x", [1000], layout=layout, lod_level=2, densify="reuse")
-    assert (x.is_sparse, x.dim, x.densify, x.lod_level) == (True, 1000, "reuse", 2)
+    x = data("x", [1000], layout=layout, lod_level=2, densify=True)
+    assert (x.is_sparse, x.dim, x.densify, x.lod_level) == (True, 1000, True, 2)
 
 
 def test_conversion():
@@ -92,7 +92,7 @@ def test_conversion():
         ({"layout": "sparse_float", "shape": [2, 3]}, r"must be \[dim\] with dim >= 1"),
         ({"layout": "sparse_float", "shape": [0]}, r"must be \[dim\] with dim >= 1"),
         ({"layout": "sparse_float", "scale": 2.0}, "scale must be None for layout 'sparse_float'"),
-        ({"densify": "yes", "layout": "sparse_float"}, "densify must be False, True or 'reuse'"),
+        ({"densify": "yes", "layout": "sparse_float"}, "densify must be True or False"),
         ({"densify": True}, "densify must be False for layout 'dense', got True"),
         ({"scale": float("nan")}, "scale must be a finite number, got nan"),
         ({"shift": "1"}, "shift must be a finite number, got '1'"),
