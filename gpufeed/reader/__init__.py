@@ -1,1 +1,46 @@
-"""reader."""
+"""Reader decorators: functions that take readers and return a `Reader`.
+
+A reader is a zero-argument callable that returns an iterable of samples. Every value is legal
+data, None and arrays included. An exception in a reader or mapper arrives with its own type and
+traceback after the samples before it, and no thread outlives the loop that needed it.
+"""
+
+from __future__ import annotations
+
+from gpufeed.errors import ComposeNotAligned
+from gpufeed.reader.base import Reader
+from gpufeed.reader.batch import batch
+from gpufeed.reader.cache import Fake, cache
+from gpufeed.reader.decorators import (
+    chain,
+    combine,
+    compose,
+    filter,  # noqa: A004 - the public name
+    firstn,
+    map_readers,
+    repeat,
+    skip,
+    take_while,
+)
+from gpufeed.reader.parallel import buffered, xmap_readers
+from gpufeed.reader.shuffle import shuffle
+
+__all__ = [
+    "ComposeNotAligned",
+    "Fake",
+    "Reader",
+    "batch",
+    "buffered",
+    "cache",
+    "chain",
+    "combine",
+    "compose",
+    "filter",
+    "firstn",
+    "map_readers",
+    "repeat",
+    "shuffle",
+    "skip",
+    "take_while",
+    "xmap_readers",
+]

@@ -1,0 +1,283 @@
+"""What every reader decorator returns: a reader that knows its position.
+
+A *reader* is a zero-argument callable that returns a fresh iterable of samples; any function will
+do. A `Reader` is one that can also start at any epoch and sample. Stages are stateless: the one
+reader that the user calls counts what it delivers, and tells its sources where to begin.
+
+Lifetime: whoever opens an iterator closes it, in a ``finally``. So leaving a loop ends every stage
+below at once, threads included, and nothing waits for the garbage collector.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import islice
+from numbers import Real
+from types import TracebackType
+from typing import Any, Generic, TypeVar, cast
+from weakref import WeakSet
+
+from gpufeed.device.threads import close_iterator
+from gpufeed.errors import ReaderError
+from gpufeed.reader.position import Position, restore_position, save_position
+
+__all__ = ["AnyReader", "Reader", "drain", "identity_of", "open_reader", "reading", "whole_number"]
+
+T = TypeVar("T")
+
+AnyReader = Callable[[], Iterable[T]]
+
+
+class Reader(ABC, Generic[T]):
+    """A reader that can be resumed; what the decorators of this package return.
+
+    Calling it (or ``iter``) starts a pass: the first is epoch 0, each further one the next.
+
+    >>> from gpufeed.reader import firstn
+    >>> reader = firstn(lambda: range(10), 3)
+    >>> for sample in reader:
+    ...     if sample == 1:
+    ...         state = reader.state_dict()
+    >>> again = firstn(lambda: range(10), 3)
+    >>> again.load_state_dict(state)
+    >>> list(again), list(again)
+    ([2], [0, 1, 2])
+
+    A subclass implements `open`, and passes what it is made of to ``super().__init__``.
+
+    Args:
+        name: Of the stage, as the user spells it.
+        sources: The readers that this one reads.
+        functions: Of the user; shown, but no part of the fingerprint.
+        parameters: The arguments that decide which samples come in which order.
+
+    Raises:
+        TypeError: A source or function is not callable.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *sources: AnyReader[Any],
+        functions: tuple[Callable[..., Any], ...] = (),
+        **parameters: object,
+    ) -> None:
+        for function in functions:
+            _require_callable(f"{name}.function", function)
+        for source in sources:
+            _require_callable(f"{name}.reader", source, "; for an iterable: lambda: iterable")
+        self.name = name
+        self.sources = sources
+        self.functions = functions
+        self.parameters: Mapping[str, object] = parameters
+        self._position = Position()
+        self._is_started = False
+        self._passes: WeakSet[Generator[T, None, None]] = WeakSet()
+
+    @abstractmethod
+    def open(self, epoch: int, skip: int) -> Iterator[T]:
+        """Return a fresh iterator over pass ``epoch`` without its first ``skip`` samples.
+
+        It depends on nothing else, and changes nothing in this object that a user could see.
+        """
+
+    def __call__(self) -> Iterator[T]:
+        """Start a pass: the one that was set or loaded, else the one after the last."""
+        if self._is_started:
+            self._position = Position(self._position.epoch + 1)
+        self._is_started = True
+        samples = self._deliver(self._position)
+        self._passes.add(samples)
+        return samples
+
+    def __iter__(self) -> Iterator[T]:
+        return self()
+
+    def _deliver(self, position: Position) -> Generator[T, None, None]:
+        with reading(self, position.epoch, position.delivered) as source:
+            # Counted before it is handed over: inside the loop's body a sample is delivered.
+            for position.delivered, sample in enumerate(source, position.delivered + 1):  # noqa: B020
+                yield sample
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the position of the last pass that was started, as a small JSON object.
+
+        At the end of a pass it stands at that end: loaded, it gives an empty remainder of that
+        epoch, and then the next epoch.
+
+        Raises:
+            ReaderError: A stage does not repeat its order, and which one.
+        """
+        self._require_repeatable("state_dict")
+        return save_position(self._position, self._seeds(), self.identity())
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Let the next pass begin where ``state`` was taken.
+
+        Raises:
+            ReaderError: ``state`` belongs to another pipeline, or none, or a stage of this one
+                does not repeat its order.
+        """
+        self._require_repeatable("load_state_dict")
+        owner, seeds = repr(self), self._seeds()
+        self._position = restore_position(state, seeds, self.identity(), owner)
+        self._is_started = False
+
+    def set_epoch(self, epoch: int) -> None:
+        """Let the next pass be number ``epoch``.
+
+        A position that was loaded in this very epoch is kept, so that a training loop may set
+        every epoch it enters, the resumed one too.
+
+        Raises:
+            ValueError: ``epoch`` is not a whole number >= 0.
+        """
+        epoch = whole_number(f"{self.name}.set_epoch.epoch", epoch, minimum=0)
+        if self._is_started or epoch != self._position.epoch:
+            self._position = Position(epoch)
+            self._is_started = False
+
+    def close(self) -> None:
+        """End every pass that still runs, with its threads; the reader can be called again.
+
+        Raises:
+            ReaderError: Another thread is inside ``next`` of a pass.
+        """
+        for samples in list(self._passes):
+            if samples.gi_running:
+                raise ReaderError(
+                    f"close of {self!r}: another thread is taking a sample from it; close it there"
+                )
+            samples.close()
+        self._passes.clear()
+
+    def __enter__(self) -> Reader[T]:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        parts = [_name_of(part) for part in (*self.functions, *self.sources)]
+        parts += [f"{key}={value!r}" for key, value in self.parameters.items()]
+        return f"{self.name}({', '.join(parts)})"
+
+    def identity(self) -> str:
+        """Return text that is equal for readers that yield the same samples in the same order.
+
+        Stages that only change how fast samples come return the identity of their source. Seeds
+        are left out: a state carries them, to be compared by value.
+        """
+        parts = [identity_of(source) for source in self.sources]
+        parts += [f"{key}={value!r}" for key, value in self.parameters.items() if key != "seed"]
+        return f"{self.name}({', '.join(parts)})"
+
+    def unrepeatable(self) -> str | None:
+        """Return why this stage cannot repeat its order, and the remedy; None if it can."""
+        return None
+
+    def _stages(self) -> Iterator[Reader[Any]]:
+        yield self
+        for source in self.sources:
+            if isinstance(source, Reader):
+                yield from source._stages()
+
+    def _seeds(self) -> list[int]:
+        seeds = (stage.parameters.get("seed") for stage in self._stages())
+        return [seed for seed in seeds if isinstance(seed, int)]
+
+    def _require_repeatable(self, method: str) -> None:
+        for stage in self._stages():
+            reason = stage.unrepeatable()
+            if reason is not None:
+                raise ReaderError(f"{method} of {self!r}: {stage.name} {reason}")
+
+
+def identity_of(reader: AnyReader[Any]) -> str:
+    """Return `Reader.identity`, or for a plain function, of which nothing is known, a word."""
+    return reader.identity() if isinstance(reader, Reader) else "reader"
+
+
+def open_reader(reader: AnyReader[T], epoch: int, skip: int) -> Iterator[T]:
+    """Return a fresh iterator over pass ``epoch`` of any reader, without ``skip`` samples.
+
+    A `Reader` does it its own way; a plain function is called, and ``skip`` samples are drained.
+
+    >>> list(open_reader(lambda: "abcd", epoch=0, skip=2))
+    ['c', 'd']
+    """
+    if isinstance(reader, Reader):
+        return reader.open(epoch, skip)
+    iterator = iter(reader())
+    try:
+        drain(iterator, skip)
+    except BaseException:
+        close_iterator(iterator)
+        raise
+    return iterator
+
+
+@contextmanager
+def reading(reader: AnyReader[T], epoch: int, skip: int) -> Iterator[Iterator[T]]:
+    """Open ``reader`` for the length of a ``with``, and close its iterator after it."""
+    iterator = open_reader(reader, epoch, skip)
+    try:
+        yield iterator
+    finally:
+        close_iterator(iterator)
+
+
+def drain(iterator: Iterator[object], num: int) -> int:
+    """Drop the next ``num`` samples; return how many there were.
+
+    >>> drain(iter("abc"), 5)
+    3
+    """
+    last = deque(enumerate(islice(iterator, num), 1), maxlen=1)
+    return last[0][0] if last else 0
+
+
+def whole_number(name: str, value: object, *, minimum: int | None = None) -> int:
+    """Return ``value`` as an int if it is a whole number of any numeric type.
+
+    >>> whole_number("batch.batch_size", 32.0, minimum=1)
+    32
+
+    Args:
+        name: ``owner.argument``, for the message.
+        value: What the user gave.
+        minimum: Smallest legal value; None for any.
+
+    Raises:
+        ValueError: It is a fraction, text, or below ``minimum``.
+        TypeError: It is no number at all.
+    """
+    bound = "" if minimum is None else f" >= {minimum}"
+    message = f"{name} must be a whole number{bound}, got {value!r}"
+    if isinstance(value, bool) or not isinstance(value, Real | str):
+        raise TypeError(message)
+    if isinstance(value, str) or value // 1 != value:
+        raise ValueError(message)
+    number = int(value)  # type: ignore[call-overload]  # typeshed's Real has no __int__
+    if minimum is not None and number < minimum:
+        raise ValueError(message)
+    return cast("int", number)
+
+
+def _require_callable(name: str, given: object, remedy: str = "") -> None:
+    if not callable(given):
+        raise TypeError(f"{name} must be callable, got {given!r}{remedy}")
+
+
+def _name_of(part: object) -> str:
+    if isinstance(part, Reader):
+        return repr(part)
+    return str(getattr(part, "__name__", None) or type(part).__name__)

@@ -1,0 +1,294 @@
+"""Readers made from readers, in the consumer's thread: map, combine, select, repeat.
+
+Each stage skips without doing the work where one sample in is one sample out. `chain` and `repeat`
+must read what they skip to learn where a source ends, `filter` and `take_while` to decide.
+"""
+
+from __future__ import annotations
+
+# `filter`, `skip` and `repeat` are public names here, so the tools of those names go by module.
+import itertools
+import operator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from typing import Any, TypeVar
+
+from gpufeed.errors import ComposeNotAligned
+from gpufeed.reader.base import AnyReader, Reader, drain, open_reader, reading, whole_number
+
+__all__ = [
+    "chain",
+    "combine",
+    "compose",
+    "filter",
+    "firstn",
+    "map_readers",
+    "repeat",
+    "skip",
+    "take_while",
+]
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def map_readers(func: Callable[..., R], *readers: AnyReader[Any]) -> Reader[R]:
+    """Yield ``func(a, b, ...)`` with one sample of each reader, until the shortest ends.
+
+    >>> list(map_readers(lambda a, b: a + b, lambda: [1, 2], lambda: [10, 20]))
+    [11, 22]
+
+    Skipping does not call ``func``.
+
+    Args:
+        func: Takes one argument a reader; a tuple sample is one argument.
+        readers: At least one.
+
+    Raises:
+        TypeError: There is no reader, or something is not callable.
+    """
+    if not readers:
+        raise TypeError("map_readers.readers must be at least one reader, got none")
+    return _Map(func, *readers)
+
+
+class _Map(Reader[R]):
+    def __init__(self, func: Callable[..., R], *readers: AnyReader[Any]) -> None:
+        super().__init__("map_readers", *readers, functions=(func,))
+        self._func = func
+
+    def open(self, epoch: int, skip: int) -> Iterator[R]:
+        func = self._func
+        with ExitStack() as stack:
+            rows = zip(*_open_all(stack, self.sources, epoch, skip), strict=False)
+            # Not `map`: a StopIteration out of `func` would end it as if the data had ended.
+            for row in rows:
+                yield func(*row)
+
+
+def compose(*readers: AnyReader[Any], check_alignment: bool = True) -> Reader[tuple[Any, ...]]:
+    """Join one sample of each reader into a tuple; samples that are tuples are spliced in.
+
+    >>> list(compose(lambda: [(1, 2), (3, 4)], lambda: "ab"))
+    [(1, 2, 'a'), (3, 4, 'b')]
+
+    Args:
+        readers: Read side by side.
+        check_alignment: False stops at the shortest reader without complaint.
+
+    Raises:
+        ComposeNotAligned: On iteration, after all full rows: one reader has ended before another.
+
+    Source: ``paddle.reader.compose``; here None is data and unknown keywords are errors.
+    """
+    return _Compose(*readers, check_alignment=check_alignment)
+
+
+combine = compose  # its name in the oldest documents
+
+
+class _Compose(Reader[tuple[Any, ...]]):
+    def __init__(self, *readers: AnyReader[Any], check_alignment: bool) -> None:
+        self._check_alignment = bool(check_alignment)
+        super().__init__("compose", *readers, check_alignment=self._check_alignment)
+
+    def open(self, epoch: int, skip: int) -> Iterator[tuple[Any, ...]]:
+        with ExitStack() as stack:
+            sources = _open_all(stack, self.sources, epoch, skip)
+            rows = _aligned(sources, skip) if self._check_alignment else zip(*sources, strict=False)
+            for row in rows:
+                fields: list[Any] = []
+                for part in row:
+                    if isinstance(part, tuple):
+                        fields.extend(part)
+                    else:
+                        fields.append(part)
+                yield tuple(fields)
+
+
+def _aligned(sources: list[Iterator[Any]], skip: int) -> Iterator[tuple[Any, ...]]:
+    ended = object()
+    rows = itertools.zip_longest(*sources, fillvalue=ended)
+    for number, row in enumerate(rows, skip):
+        # By identity: samples may be arrays, whose == is not a truth value.
+        if any(map(operator.is_, row, itertools.repeat(ended))):
+            over = [index for index, part in enumerate(row) if part is ended]
+            raise ComposeNotAligned(
+                f"compose: readers must end together, got an end of reader "
+                f"{', '.join(map(str, over))} after {number} samples while others go on"
+            )
+        yield row
+
+
+def chain(*readers: AnyReader[T]) -> Reader[T]:
+    """Yield the samples of the first reader, then those of the second, and so on.
+
+    >>> list(chain(lambda: "ab", lambda: "c"))
+    ['a', 'b', 'c']
+
+    A reader is opened when the one before it has ended.
+    """
+    return _Chain("chain", *readers)
+
+
+class _Chain(Reader[T]):
+    def open(self, epoch: int, skip: int) -> Iterator[T]:
+        for reader in self.sources:
+            with reading(reader, epoch, 0) as source:
+                skip -= drain(source, skip)
+                yield from source
+
+
+def firstn(reader: AnyReader[T], n: int | None) -> Reader[T]:
+    """Yield the first ``n`` samples, and read no more than these.
+
+    >>> list(firstn(lambda: "abc", 2))
+    ['a', 'b']
+
+    Args:
+        reader: Of samples.
+        n: None or a negative number is all of them.
+
+    Raises:
+        ValueError: ``n`` is not a whole number.
+    """
+    return _FirstN(reader, n)
+
+
+class _FirstN(Reader[T]):
+    def __init__(self, reader: AnyReader[T], n: int | None) -> None:
+        number = -1 if n is None else whole_number("firstn.n", n)
+        self._n = None if number < 0 else number
+        super().__init__("firstn", reader, n=self._n)
+        self._reader = reader
+
+    def open(self, epoch: int, skip: int) -> Iterator[T]:
+        if self._n is None:
+            yield from _all_of(self._reader, epoch, skip)
+        elif skip < self._n:
+            with reading(self._reader, epoch, skip) as source:
+                yield from itertools.islice(source, self._n - skip)
+
+
+def skip(reader: AnyReader[T], n: int) -> Reader[T]:
+    """Yield all samples but the first ``n``.
+
+    >>> list(skip(lambda: "abc", 2))
+    ['c']
+
+    Raises:
+        ValueError: ``n`` is not a whole number >= 0.
+    """
+    return _Skip(reader, n)
+
+
+class _Skip(Reader[T]):
+    def __init__(self, reader: AnyReader[T], n: int) -> None:
+        self._n = whole_number("skip.n", n, minimum=0)
+        super().__init__("skip", reader, n=self._n)
+        self._reader = reader
+
+    def open(self, epoch: int, skip: int) -> Iterator[T]:
+        return open_reader(self._reader, epoch, self._n + skip)
+
+
+def filter(predicate: Callable[[T], object], reader: AnyReader[T]) -> Reader[T]:  # noqa: A001
+    """Yield the samples for which ``predicate`` holds.
+
+    >>> list(filter(str.isupper, lambda: "aBcD"))
+    ['B', 'D']
+    """
+    return _Filter("filter", reader, functions=(predicate,))
+
+
+class _Filter(Reader[T]):
+    def open(self, epoch: int, skip: int) -> Iterator[T]:
+        (reader,), (predicate,) = self.sources, self.functions
+        with reading(reader, epoch, 0) as source:
+            kept = (sample for sample in source if predicate(sample))
+            drain(kept, skip)
+            yield from kept
+
+
+def take_while(predicate: Callable[[T], object], reader: AnyReader[T]) -> Reader[T]:
+    """Yield samples until ``predicate`` first fails.
+
+    >>> list(take_while(str.islower, lambda: "abCd"))
+    ['a', 'b']
+    """
+    return _TakeWhile("take_while", reader, functions=(predicate,))
+
+
+class _TakeWhile(Reader[T]):
+    def open(self, epoch: int, skip: int) -> Iterator[T]:
+        (reader,), (predicate,) = self.sources, self.functions
+        with reading(reader, epoch, 0) as source:
+            taken = _while(predicate, source)
+            drain(taken, skip)
+            yield from taken
+
+
+def _while(predicate: Callable[[T], object], source: Iterator[T]) -> Iterator[T]:
+    # Not `itertools.takewhile`: see `_Map`.
+    for sample in source:
+        if not predicate(sample):
+            return
+        yield sample
+
+
+def repeat(reader: AnyReader[T], num_passes: int | None = None) -> Reader[T]:
+    """Yield ``num_passes`` passes of a reader as one.
+
+    >>> list(repeat(lambda: "ab", 2))
+    ['a', 'b', 'a', 'b']
+
+    Pass ``p`` of what comes back is passes ``p * num_passes`` and following of the source, so that
+    a shuffled source never repeats an order.
+
+    Args:
+        reader: Of samples.
+        num_passes: None repeats without end, or until a pass is empty.
+
+    Raises:
+        ValueError: ``num_passes`` is not a whole number >= 0.
+    """
+    return _Repeat(reader, num_passes)
+
+
+class _Repeat(Reader[T]):
+    def __init__(self, reader: AnyReader[T], num_passes: int | None) -> None:
+        self._num_passes = (
+            None if num_passes is None else whole_number("repeat.num_passes", num_passes, minimum=0)
+        )
+        super().__init__("repeat", reader, num_passes=self._num_passes)
+        self._reader = reader
+
+    def open(self, epoch: int, skip: int) -> Iterator[T]:
+        for number in self._epochs(epoch):
+            is_empty = True
+            with reading(self._reader, number, 0) as source:
+                num_skipped = drain(source, skip)
+                skip -= num_skipped
+                is_empty = num_skipped == 0
+                for first in itertools.islice(source, 1):
+                    is_empty = False
+                    yield first
+                yield from source
+            if is_empty and self._num_passes is None:
+                return
+
+    def _epochs(self, epoch: int) -> Iterable[int]:
+        if self._num_passes is None:
+            return itertools.count(epoch)
+        return range(epoch * self._num_passes, (epoch + 1) * self._num_passes)
+
+
+def _all_of(reader: AnyReader[T], epoch: int, skip: int) -> Iterator[T]:
+    with reading(reader, epoch, skip) as source:
+        yield from source
+
+
+def _open_all(
+    stack: ExitStack, readers: Iterable[AnyReader[Any]], epoch: int, skip: int
+) -> list[Iterator[Any]]:
+    return [stack.enter_context(reading(reader, epoch, skip)) for reader in readers]
