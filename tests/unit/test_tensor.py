@@ -371,7 +371,8 @@ def test_an_unset_tensor_changes_places():
 
 
 def test_numpy_on_the_host_is_the_data():
-    t = LoDTensor([1, 2], place=CUDAPinnedPlace())
+    with virtual_devices(1):
+        t = LoDTensor([1, 2], place=CUDAPinnedPlace())
     assert t.numpy() is t.data
     assert np.asarray(t).tolist() == [1, 2]
     assert np.asarray(t, np.float32).dtype == np.float32
