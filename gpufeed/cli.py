@@ -1,0 +1,95 @@
+"""The command line: ``gpufeed`` or ``python -m gpufeed``."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import importlib.util
+import platform
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from gpufeed.errors import GpufeedError
+
+__all__ = ["main"]
+
+# An extra is there when the module it brings can be found.
+_EXTRAS = {
+    "arrow": "pyarrow",
+    "cuda13": "cupy",
+    "ray": "ray",
+    "remote": "fsspec",
+    "report": "matplotlib",
+    "snappy": "cramjam",
+    "torch": "torch",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit status: 0, or 2 after an error of gpufeed's own.
+
+    Args:
+        argv: Arguments without the program's name; None takes the process's own.
+    """
+    options = _parser().parse_args(argv)
+    try:
+        if options.command == "demo":
+            _demo(options)
+        else:
+            _info()
+    except GpufeedError as error:
+        print(f"gpufeed: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="gpufeed", description="Feeds training data to GPUs.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    demo = commands.add_parser("demo", help="train three small models from files")
+    demo.add_argument(
+        "--data", type=Path, metavar="DIR", help="folder with mnist/, rt-polarity/ and a9a/"
+    )
+    demo.add_argument("--devices", type=_positive, default=1, metavar="N", help="share each batch")
+    demo.add_argument("--passes", type=_positive, default=3, metavar="P")
+    demo.add_argument("--batch-size", type=_positive, default=128, metavar="B")
+    demo.add_argument("--seed", type=int, default=0, metavar="S")
+    demo.add_argument("--model", choices=["images", "sentences", "census", "all"], default="all")
+    commands.add_parser("info", help="show versions, devices and missing extras")
+    return parser
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number >= 1, got {text!r}")
+    return int(text)
+
+
+def _demo(options: argparse.Namespace) -> None:
+    # Imported here, so that `gpufeed info` needs no more than it shows.
+    from gpufeed.demo.report import run
+
+    run(
+        folder=options.data,
+        num_devices=options.devices,
+        num_passes=options.passes,
+        batch_size=options.batch_size,
+        seed=options.seed,
+        model=options.model,
+    )
+
+
+def _info() -> None:
+    from gpufeed.device import num_cuda_devices, num_virtual_devices
+
+    print(f"python {platform.python_version()} on {platform.platform()}")
+    for package in ("gpufeed", "numpy", "numba", "cupy-cuda12x", "cupy-cuda13x"):
+        with suppress(importlib.metadata.PackageNotFoundError):
+            print(f"{package} {importlib.metadata.version(package)}")
+    print(f"CUDA devices: {num_cuda_devices()}")
+    print(f"virtual devices: {num_virtual_devices()}")
+    missing = [extra for extra, module in _EXTRAS.items() if not importlib.util.find_spec(module)]
+    for extra in missing:
+        print(f"not installed: pip install 'gpufeed[{extra}]'")
