@@ -37,7 +37,7 @@ from gpufeed.variables import Variable
 
 __all__ = ["BatchPlan"]
 
-Section = tuple[tuple[int, ...], np.dtype[Any]]  # shape and dtype of one array in the block
+_Section = tuple[tuple[int, ...], np.dtype[Any]]  # shape and dtype of one array in the block
 Samples = Sequence[Any]
 
 
@@ -64,21 +64,33 @@ class BatchPlan:
     ) -> None:
         self.num_samples = len(columns[0])
         self._place = place
-        self._names = [variable.name for variable in variables]
-        self._fields: list[_Field] = [
-            (_SparseField if variable.is_sparse else _DenseField)(variable, samples, place, strict)
-            for variable, samples in zip(variables, columns, strict=True)
-        ]
-        self._wire, self.wire_nbytes = _lay_out([f.wire for f in self._fields], 0)
-        self._unpacked, self.nbytes = _lay_out([f.unpacked for f in self._fields], self.wire_nbytes)
+        self._shares: list[tuple[str, _Field, slice, slice]] = []
+        self._wire: list[_Section] = []
+        self._unpacked: list[_Section] = []
+        for variable, samples in zip(variables, columns, strict=True):
+            make = _SparseField if variable.is_sparse else _DenseField
+            field: _Field = make(variable, samples, place, strict)
+            wire = slice(len(self._wire), len(self._wire) + len(field.wire))
+            unpacked = slice(len(self._unpacked), len(self._unpacked) + len(field.unpacked))
+            self._shares.append((variable.name, field, wire, unpacked))
+            self._wire += field.wire
+            self._unpacked += field.unpacked
+        self._wire_starts, self.wire_nbytes = _lay_out(self._wire, 0)
+        self._unpacked_starts, self.nbytes = _lay_out(self._unpacked, self.wire_nbytes)
 
     def wire_arrays(self, make: MakeArray) -> list[Array]:
         """Return the arrays of the wire prefix, made by ``make(offset, shape, dtype)``."""
-        return [make(*section) for section in self._wire]
+        return [
+            make(start, shape, dtype)
+            for start, (shape, dtype) in zip(self._wire_starts, self._wire, strict=True)
+        ]
 
     def unpacked_arrays(self, make: MakeArray) -> list[Array]:
         """Return the arrays of the unpacked region."""
-        return [make(*section) for section in self._unpacked]
+        return [
+            make(start, shape, dtype)
+            for start, (shape, dtype) in zip(self._unpacked_starts, self._unpacked, strict=True)
+        ]
 
     def write(self, wire: list[Array]) -> None:
         """Write every value, once, into the wire arrays (in host memory).
@@ -86,50 +98,30 @@ class BatchPlan:
         Raises:
             FieldError: A value does not fit its variable.
         """
-        start = 0
-        for field in self._fields:
-            field.write(wire[start : start + len(field.wire)])
-            start += len(field.wire)
+        for _, field, mine, _ in self._shares:
+            field.write(wire[mine])
 
     def unpack(self, wire: list[Array], unpacked: list[Array], stream: object) -> None:
         """Fill the unpacked region from the wire prefix, by kernels on ``stream``."""
-        for field, mine, targets in self._shares(wire, unpacked):
-            if targets:
-                field.unpack(mine, targets[0], stream)
+        for _, field, mine, targets in self._shares:
+            for target in unpacked[targets]:
+                field.unpack(wire[mine], target, stream)
 
     def feed(self, wire: list[Array], unpacked: list[Array], lease: Lease) -> Feed:
         """Return what the user gets: tensors over these arrays."""
         feed = Feed(self._place)
-        for name, (field, mine, targets) in zip(
-            self._names, self._shares(wire, unpacked), strict=True
-        ):
-            feed[name] = field.tensor(mine, targets, self._place, lease)
+        for name, field, mine, targets in self._shares:
+            feed[name] = field.tensor(wire[mine], unpacked[targets], self._place, lease)
         return feed
 
-    def _shares(
-        self, wire: list[Array], unpacked: list[Array]
-    ) -> list[tuple[_Field, list[Array], list[Array]]]:
-        """Return each field with its own arrays."""
-        shares = []
-        start = target = 0
-        for field in self._fields:
-            stop, end = start + len(field.wire), target + len(field.unpacked)
-            shares.append((field, wire[start:stop], unpacked[target:end]))
-            start, target = stop, end
-        return shares
 
-
-def _lay_out(
-    fields: list[list[Section]], start: int
-) -> tuple[list[tuple[int, tuple[int, ...], np.dtype[Any]]], int]:
-    """Return the byte offset, shape and dtype of every section, and where the last one ends."""
-    sections = []
-    for field in fields:
-        for shape, dtype in field:
-            sections.append((start, shape, dtype))
-            nbytes = math.prod(shape) * dtype.itemsize
-            start += -(-nbytes // ALIGNMENT) * ALIGNMENT
-    return sections, start
+def _lay_out(sections: list[_Section], start: int) -> tuple[list[int], int]:
+    """Return the byte at which each array starts, and where the last one ends."""
+    starts = []
+    for shape, dtype in sections:
+        starts.append(start)
+        start += -(-math.prod(shape) * dtype.itemsize // ALIGNMENT) * ALIGNMENT
+    return starts, start
 
 
 def _index_dtype(largest: int) -> np.dtype[Any]:
@@ -139,8 +131,8 @@ def _index_dtype(largest: int) -> np.dtype[Any]:
 class _Field(Protocol):
     """One field of a plan. ``wire`` and ``unpacked`` say which arrays it needs, in this order."""
 
-    wire: list[Section]
-    unpacked: list[Section]
+    wire: list[_Section]
+    unpacked: list[_Section]
 
     def __init__(
         self, variable: Variable, samples: Samples, place: Place, strict: bool
@@ -164,10 +156,10 @@ class _DenseField:
         self._column: DenseColumn | LooseColumn = (
             DenseColumn(variable, samples) if strict else LooseColumn(variable, samples, dtype)
         )
-        self.wire: list[Section] = [(self._column.shape, dtype)]
+        self.wire: list[_Section] = [(self._column.shape, dtype)]
         if isinstance(place, CUDAPlace):
             self.wire += _offset_sections(self._column.offsets)
-        self.unpacked: list[Section] = []
+        self.unpacked: list[_Section] = []
         if variable.is_converted:
             self.unpacked.append((self._column.shape, variable.dtype))
 
@@ -197,7 +189,7 @@ class _SparseField:
         row_offsets = self._column.row_offsets
         num_rows, num_entries = len(row_offsets) - 1, int(row_offsets[-1])
         on_device = isinstance(place, CUDAPlace)
-        self.wire: list[Section] = [
+        self.wire: list[_Section] = [
             (row_offsets.shape, _index_dtype(num_entries) if on_device else row_offsets.dtype),
             ((num_entries,), _index_dtype(variable.dim)),
         ]
@@ -207,7 +199,7 @@ class _SparseField:
         self._num_arrays = len(self.wire)
         if on_device:
             self.wire += _offset_sections(self._column.offsets)
-        self.unpacked: list[Section] = []
+        self.unpacked: list[_Section] = []
         if variable.densify:
             self.unpacked.append(((num_rows, variable.dim), variable.dtype))
 
@@ -235,5 +227,5 @@ class _SparseField:
         return SparseRows._assemble(wire[0], wire[1], values, self._variable.dim, lod, place, lease)
 
 
-def _offset_sections(levels: Sequence[np.ndarray[Any, Any]]) -> list[Section]:
+def _offset_sections(levels: Sequence[np.ndarray[Any, Any]]) -> list[_Section]:
     return [(offsets.shape, _index_dtype(int(offsets[-1]))) for offsets in levels]

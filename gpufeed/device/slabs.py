@@ -172,7 +172,9 @@ class SlabRing(Generic[MemoryT]):
         self._max_free = (2 if depth is None else depth) + 2
         self._free: deque[Slab[MemoryT]] = deque()
         self._dead: SimpleQueue[_Use[MemoryT]] = SimpleQueue()
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()  # a finalizer that closes a pass may run inside it
+        self._changed = threading.Condition(self._lock)
+        self._is_waited_for = False
         self._closed = False
         self._capacity = 0
         self.nbytes = 0
@@ -190,14 +192,13 @@ class SlabRing(Generic[MemoryT]):
         Raises:
             RingClosed: The ring was closed, before or during the wait.
         """
-        with self._changed:
+        with self._lock:
             if not self._is_ready():
-                since_s = time.perf_counter()
-                self._changed.wait_for(self._is_ready)
-                self.blocked_s += time.perf_counter() - since_s
+                self._wait()
             if self._closed:
                 raise RingClosed("SlabRing: closed")
-            self._capacity = max(self._capacity, size_class(nbytes))
+            if nbytes > self._capacity:
+                self._capacity = size_class(nbytes)
             slab = self._choose(nbytes)
             outgrown = None
             if slab is None and self._free and not self._may_grow():
@@ -210,7 +211,7 @@ class SlabRing(Generic[MemoryT]):
                 outgrown.wait()  # a stream may still read it
             return self._make(outgrown)
         except BaseException:
-            with self._changed:
+            with self._lock:
                 self.num_taken -= 1
             raise
 
@@ -229,6 +230,13 @@ class SlabRing(Generic[MemoryT]):
             self._free.remove(oldest)
         return oldest
 
+    def _wait(self) -> None:
+        since_s = time.perf_counter()
+        self._is_waited_for = True
+        self._changed.wait_for(self._is_ready)
+        self._is_waited_for = False
+        self.blocked_s += time.perf_counter() - since_s
+
     def _is_ready(self) -> bool:
         return bool(self._free) or self._closed or self._may_grow()
 
@@ -238,7 +246,7 @@ class SlabRing(Generic[MemoryT]):
 
     def _make(self, instead_of: Slab[MemoryT] | None) -> Slab[MemoryT]:
         slab = Slab(self._allocate(self._capacity))
-        with self._changed:
+        with self._lock:
             self.num_made += 1
             self.nbytes += slab.nbytes - (instead_of.nbytes if instead_of else 0)
         return slab
@@ -253,51 +261,51 @@ class SlabRing(Generic[MemoryT]):
         use.delivered = True
         if stream is not None:
             use.streams.append(stream)
-        self.num_held += 1
+        with self._lock:
+            self.num_held += 1
 
     def release(self, slab: Slab[MemoryT], *busy: Event) -> None:
         """Give back a slab that nobody has a view of, to be written after ``busy``."""
-        slab.busy = list(busy)
-        with self._changed:
-            self._give_back([slab])
+        with self._lock:
+            self._give_back(slab, list(busy))
+            self._changed.notify_all()
 
     def recycle(self) -> None:
         """Give back the slabs of all leases that died; call it on the consumer's thread.
 
         Records one event a stream, however many leases died since the last call.
         """
-        uses: list[_Use[MemoryT]] = []
-        while not self._dead.empty():
-            uses.append(self._dead.get())
         events: dict[Stream, Event] = {}
-        for use in uses:
-            use.slab.busy = [] if use.ready is None else [use.ready]
-            for stream in use.streams:
-                if stream not in events:
-                    events[stream] = stream.record()
-                use.slab.busy.append(events[stream])
-        with self._changed:
-            self.num_held -= sum(use.delivered for use in uses)
+        with self._lock:
+            while not self._dead.empty():
+                use = self._dead.get()
+                busy = [] if use.ready is None else [use.ready]
+                for stream in use.streams:
+                    if stream not in events:
+                        events[stream] = stream.record()
+                    busy.append(events[stream])
+                self.num_held -= use.delivered
+                self._give_back(use.slab, busy)
             if self._depth is not None:
                 self._limit = self._depth + 1 + max(1, self.num_held)
-            self._give_back([use.slab for use in uses])
+            if self._is_waited_for:
+                self._changed.notify_all()
 
-    def _give_back(self, slabs: list[Slab[MemoryT]]) -> None:
-        self.num_taken -= len(slabs)
-        for slab in slabs:
-            if len(self._free) >= self._max_free:
-                self.nbytes -= slab.nbytes
-            else:
-                self._free.append(slab)
-        self._changed.notify_all()
+    def _give_back(self, slab: Slab[MemoryT], busy: list[Event]) -> None:
+        self.num_taken -= 1
+        slab.busy = busy
+        if len(self._free) < self._max_free:
+            self._free.append(slab)
+        else:
+            self.nbytes -= slab.nbytes
 
     def open(self) -> None:
         """Serve again after `close`."""
-        with self._changed:
+        with self._lock:
             self._closed = False
 
     def close(self) -> None:
         """Wake a waiting producer and refuse it. Slabs stay, free or leased, for the next pass."""
-        with self._changed:
+        with self._lock:
             self._closed = True
             self._changed.notify_all()
