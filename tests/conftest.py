@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import os
 
+from support.leaks import no_leaks  # noqa: F401 - an autouse fixture
+
 
 def _has_cuda_device() -> bool:
     """Ask the driver itself: importing numba or CuPy here would settle the question too early."""

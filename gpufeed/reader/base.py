@@ -10,6 +10,7 @@ below at once, threads included, and nothing waits for the garbage collector.
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -98,9 +99,8 @@ class Reader(ABC, Generic[T]):
 
     def _deliver(self, position: Position) -> Generator[T, None, None]:
         with reading(self, position.epoch, position.delivered) as source:
-            # Counted before it is handed over: inside the loop's body a sample is delivered.
-            for position.delivered, sample in enumerate(source, position.delivered + 1):  # noqa: B020
-                yield sample
+            # No variable here may keep a sample that the consumer has dropped.
+            yield from map(position.count, source)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position of the last pass that was started, as a small JSON object.
@@ -147,7 +147,7 @@ class Reader(ABC, Generic[T]):
             ReaderError: Another thread is inside ``next`` of a pass.
         """
         for samples in list(self._passes):
-            if samples.gi_running:
+            if inspect.getgeneratorstate(samples) == inspect.GEN_RUNNING:
                 raise ReaderError(
                     f"close of {self!r}: another thread is taking a sample from it; close it there"
                 )

@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
+from typing import Any, TypeVar
 
 from gpufeed.errors import ReaderError
 
 __all__ = ["Position", "fingerprint", "restore_position", "save_position"]
+
+T = TypeVar("T")
 
 VERSION = 1
 
@@ -30,6 +32,11 @@ class Position:
 
     epoch: int = 0
     delivered: int = 0
+
+    def count(self, sample: T) -> T:
+        """Return ``sample``, counted as delivered: inside the loop's body it is."""
+        self.delivered += 1
+        return sample
 
 
 def fingerprint(identity: str) -> str:

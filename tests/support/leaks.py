@@ -1,0 +1,80 @@
+"""The fixture that fails a test which leaves a thread, child process or shared memory behind."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+# How long a thread that was told to end may take for it on a busy machine; nothing waits this long
+# in a test that passes.
+GRACE_S = 5.0
+
+
+@pytest.fixture(autouse=True)
+def no_leaks() -> Iterator[None]:
+    threads, children, segments = set(threading.enumerate()), _children(), _shared_memory()
+    yield
+    left = _surviving(set(threading.enumerate()) - threads)
+    if left or _children() - children or _shared_memory() - segments:
+        # What only a reference cycle keeps alive, as a traceback does, is not a leak yet.
+        gc.collect()
+        left = _surviving(left)
+    assert not left, f"threads left behind: {sorted(thread.name for thread in left)}"
+    assert not (more := _children() - children), f"child processes left behind: {more}"
+    assert not (more := _shared_memory() - segments), f"shared memory left behind: {more}"
+
+
+def _surviving(threads: set[threading.Thread]) -> set[threading.Thread]:
+    for thread in threads:
+        if thread.name.startswith("gpufeed-"):
+            thread.join(GRACE_S)
+    return {thread for thread in threads if thread.is_alive()}
+
+
+def _children() -> set[str]:
+    """Child processes, but for the one that `multiprocessing` keeps for itself until exit."""
+    found = set()
+    for task in _listed(Path("/proc/self/task")):
+        for pid in _text(task / "children").split():
+            command = _text(Path("/proc") / pid / "cmdline").replace("\0", " ")
+            if "multiprocessing.resource_tracker" not in command:
+                found.add(f"{pid} {command}")
+    return found
+
+
+def _shared_memory() -> set[str]:
+    """Segments that this process holds open or mapped, and names that it left in /dev/shm."""
+    found = {
+        target
+        for entry in _listed(Path("/proc/self/fd"))
+        if (target := _link(entry)).startswith(("/dev/shm/", "/memfd:"))
+    }
+    for line in _text(Path("/proc/self/maps")).splitlines():
+        if "/dev/shm/" in line or "/memfd:" in line:
+            found.add(line.split(maxsplit=5)[-1])
+    prefix = f"gpufeed-{os.getpid()}-"
+    found |= {str(entry) for entry in _listed(Path("/dev/shm")) if entry.name.startswith(prefix)}
+    return found
+
+
+def _listed(folder: Path) -> list[Path]:
+    return list(folder.iterdir()) if folder.is_dir() else []
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:  # ended since it was listed, or a system without /proc
+        return ""
+
+
+def _link(path: Path) -> str:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
