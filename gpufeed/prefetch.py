@@ -154,6 +154,7 @@ class FeedReader(Reader[Feeds]):
 
         class Bar(tqdm):  # type: ignore[misc]
             monitor_interval = 0  # no thread of tqdm's own, which would outlive the pass
+            _lock = threading.RLock()  # not tqdm's, which leaves a semaphore in shared memory
 
         return Bar(unit=" samples", unit_scale=True, dynamic_ncols=True)
 

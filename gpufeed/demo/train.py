@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -18,6 +19,7 @@ from gpufeed.demo.adam import Adam
 from gpufeed.demo.models import Array, softmax_loss
 from gpufeed.demo.tasks import Samples, Task
 from gpufeed.device import transfer
+from gpufeed.errors import ReaderError
 from gpufeed.feed import Feed
 from gpufeed.feeder import DataFeeder
 from gpufeed.grouping import deal
@@ -116,37 +118,39 @@ class Trainer:
         num_samples = 0
         sums = [_Sums() for _ in self._places]
         for feeds in cast(Iterator[list[Feed]], reader()):
+            shares = [self._score(*each) for each in zip(feeds, sums, strict=True)]
             size = sum(len(feed["label"]) for feed in feeds)
-            gradients = [self._gradients(*each) for each in zip(feeds, sums, strict=True)]
             if update:
-                self._update(gradients, size)
+                self._update(shares, size)
             num_samples += size
+        if not num_samples:
+            raise ReaderError("demo: expected samples to train on and to hold out, got none")
         loss = sum(float(each.loss) for each in sums)
         num_correct = sum(int(each.num_correct) for each in sums)
         elapsed_s = time.perf_counter() - started
         return Sweep(num_samples, loss / num_samples, num_correct / num_samples, elapsed_s)
 
-    def _gradients(self, feed: Feed, sums: _Sums) -> list[Array]:
-        """Return the gradient sums over one device's share, on that device."""
+    def _score(self, feed: Feed, sums: _Sums) -> Callable[[], list[Array]]:
+        """Score one device's share; return what computes its gradient sums, on that device."""
         weights = [transfer(weight, self._places[0], feed.place) for weight in self._weights]
         labels = cast(LoDTensor, feed["label"])
         with feed.place:
             scores, backward = self._model.forward(weights, feed)
             loss, num_correct, gradient = softmax_loss(scores, labels.data.reshape(-1))
             sums.loss, sums.num_correct = sums.loss + loss, sums.num_correct + num_correct
-            return backward(gradient)
+        return partial(backward, gradient)
 
-    def _update(self, gradients: list[list[Array]], num_samples: int) -> None:
+    def _update(self, shares: list[Callable[[], list[Array]]], num_samples: int) -> None:
         """Take one step along the mean gradient of the global batch, on the first device."""
         first = self._places[0]
-        gathered = [
-            [transfer(gradient, place, first) for gradient in share]
-            for share, place in zip(gradients, self._places, strict=True)
-        ]
+        gathered = []
+        for place, gradients in zip(self._places, shares, strict=True):
+            with place:
+                found = gradients()
+            gathered.append([transfer(gradient, place, first) for gradient in found])
         with first:
-            self._optimizer.step(
-                [sum(parts) / num_samples for parts in zip(*gathered, strict=True)]
-            )
+            totals = [sum(parts) for parts in zip(*gathered, strict=True)]
+            self._optimizer.step([total / num_samples for total in totals])
 
 
 def share(batches: Samples, num_devices: int) -> Callable[[], Iterator[Iterable[Any]]]:

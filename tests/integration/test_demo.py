@@ -175,6 +175,17 @@ def test_with_data_and_devices(folder: Path, capsys: pytest.CaptureFixture[str])
     assert "reading" in output
 
 
+def test_a_file_with_nothing_to_train_on_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a9a").mkdir()
+    (tmp_path / "a9a/a9a").write_text("# no rows\n")
+
+    assert main(["demo", "--data", str(tmp_path), "--model", "census"]) == 2
+
+    assert capsys.readouterr().err.splitlines()[-1].startswith("gpufeed: demo: expected samples")
+
+
 def test_missing_data_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "--data", str(tmp_path), "--model", "census"]) == 2
 
