@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from gpufeed.errors import ReaderTimeout
 
@@ -54,6 +54,8 @@ class ChannelStatistics:
     num_waiting_consumers: int
     is_closed: bool
 
+
+_NOTHING: Any = object()
 
 # Each waiting thread sleeps on a lock of its own; whoever removes it from the deque releases it.
 _Waiters = deque[threading.Lock]
@@ -160,21 +162,19 @@ class Channel(Generic[T]):
         while True:
             try:
                 with self._lock:
-                    item = self._pop(timeout_s)
+                    # A list that is emptied as it yields: no variable here may keep the item.
+                    first = [self._pop(timeout_s)]
                     num_queued = len(self._queue)
             except EndOfChannel:
                 return
-            yield item
-            del item
+            yield first.pop()
             # Going below half wakes a producer, which `_pop` does; below half none can sleep.
             num_unlocked = num_queued - self._half - 1 if num_queued > self._half else num_queued
             for _ in range(num_unlocked):
                 try:
-                    item = popleft()
+                    yield popleft()
                 except IndexError:  # closed by another thread since we looked
                     return
-                yield item
-                del item
 
     def finish(self, error: BaseException | None = None) -> None:
         """Say that this producer puts nothing more, and why if it failed.
@@ -211,6 +211,8 @@ class Channel(Generic[T]):
         try:
             item = self._queue.popleft()
         except IndexError:
+            item = _NOTHING
+        if item is _NOTHING:  # not in the handler, or a producer's error would get its context
             item = self._wait_for_item(timeout_s)
         if self._producers and len(self._queue) <= self._half:
             _wake_all(self._producers)

@@ -19,11 +19,10 @@ GRACE_S = 5.0
 def no_leaks() -> Iterator[None]:
     threads, children, segments = set(threading.enumerate()), _children(), _shared_memory()
     yield
-    left = _surviving(set(threading.enumerate()) - threads)
-    if left or _children() - children or _shared_memory() - segments:
+    if set(threading.enumerate()) - threads or _shared_memory() - segments:
         # What only a reference cycle keeps alive, as a traceback does, is not a leak yet.
         gc.collect()
-        left = _surviving(left)
+    left = _surviving(set(threading.enumerate()) - threads)
     assert not left, f"threads left behind: {sorted(thread.name for thread in left)}"
     assert not (more := _children() - children), f"child processes left behind: {more}"
     assert not (more := _shared_memory() - segments), f"shared memory left behind: {more}"

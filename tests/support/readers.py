@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 
-class Broken(Exception):
+class BrokenError(Exception):
     """What the readers and mappers of these tests raise."""
 
 
@@ -25,7 +25,7 @@ def failing(at: int, error: BaseException | None = None) -> Callable[[], Iterato
 
     def read_until_broken() -> Iterator[int]:
         yield from range(at)
-        raise error or Broken(at)
+        raise error or BrokenError(at)
 
     return read_until_broken
 
@@ -35,8 +35,8 @@ def taken_until(samples: Iterable[Any]) -> tuple[list[Any], BaseException | None
     taken: list[Any] = []
     try:
         for sample in samples:
-            taken.append(sample)
-    except Exception as error:
+            taken.append(sample)  # noqa: PERF402 - what came before the error is wanted
+    except Exception as error:  # noqa: BLE001 - returned
         return taken, error
     return taken, None
 

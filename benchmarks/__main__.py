@@ -1,0 +1,58 @@
+"""Run the benchmarks: ``python benchmarks [name ...] [--json out.json]``.
+
+A name is a file's, without ``bench_``; no name runs them all. What the machine cannot run is
+reported as skipped, and is no failure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+from harness import NUM_ROUNDS, Skip, as_json, environment, measure, report
+
+
+def main() -> None:
+    """Parse the command line, run, print and save."""
+    names = sorted(path.stem.removeprefix("bench_") for path in _folder().glob("bench_*.py"))
+    parser = argparse.ArgumentParser(prog="python benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="name", help=f"of: {', '.join(names)}")
+    parser.add_argument("--json", type=Path, help="also write every round's time to this file")
+    parser.add_argument("--rounds", type=int, default=NUM_ROUNDS, help="default %(default)s")
+    arguments = parser.parse_args()
+    if unknown := set(arguments.names) - set(names):
+        parser.error(f"no benchmark called {', '.join(sorted(unknown))}; there are {names}")
+    if arguments.rounds < 2:
+        parser.error("--rounds must be at least 2, to have a spread")
+
+    results: dict[str, Any] = {"environment": environment(), "benchmarks": {}}
+    for name in arguments.names or names:
+        results["benchmarks"][name] = _run(name, arguments.rounds)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def _run(name: str, num_rounds: int) -> list[dict[str, Any]] | str:
+    module = importlib.import_module(f"bench_{name}")
+    print(f"== {name}: {(module.__doc__ or '').splitlines()[0]}")
+    results = []
+    try:
+        for case in module.cases():
+            measurements = measure(case, num_rounds)
+            print(report(case, measurements), flush=True)
+            results.append(as_json(case, measurements))
+    except Skip as reason:
+        print(f"skipped: {reason}")
+        return results or f"skipped: {reason}"
+    return results
+
+
+def _folder() -> Path:
+    return Path(__file__).parent
+
+
+if __name__ == "__main__":
+    main()

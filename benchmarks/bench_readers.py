@@ -1,0 +1,105 @@
+"""What do reader decorators cost a sample, on top of the source they read?
+
+Method: a generator of 200,000 to 1,000,000 small tuples is the floor; each contestant is the same
+generator behind one decorator (or ``shuffle`` and ``batch``), drained into nothing. The columns
+"- floor" are the decorator's own cost. Sums of the samples are compared before anything is timed.
+Ordered ``xmap_readers`` is measured against unordered, with a mapper that does next to nothing
+(the worst case for the hand-over) and with one that releases the GIL.
+
+Not measured: how well a stage overlaps with training (the source here does no waiting), samples
+large enough for memory to matter, and more than 2 mapping threads.
+
+Command: ``python benchmarks readers``
+
+Last result: see README, "Measured".
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any
+
+from harness import Case
+
+from gpufeed.reader import batch, buffered, map_readers, shuffle, xmap_readers
+
+Sample = tuple[int, float]
+
+drain: Callable[[Iterable[Any]], object] = partial(deque, maxlen=0)
+
+
+def cases() -> Iterator[Case]:
+    """Yield the comparisons, cheapest stages first."""
+    yield from _shuffle_cases(num=1_000_000)
+    yield from _buffered_cases(num=200_000)
+    yield from _xmap_cases(num=50_000)
+
+
+def _shuffle_cases(num: int) -> Iterator[Case]:
+    samples = [(number, float(number)) for number in range(num)]
+    for buf_size, target in ((1_000, 0.15), (10_000, 0.15), (1_000_000, 0.6)):
+        yield Case(
+            name=f"shuffle({buf_size}) + batch(128)",
+            contestants={
+                "list, no decorator (floor)": lambda: iter(samples),
+                "batch": batch(lambda: samples, 128),
+                "shuffle + batch": batch(shuffle(lambda: samples, buf_size, seed=1), 128),
+            },
+            num_units=num,
+            unit="sample",
+            checksum=_sum_of_numbers,
+            finish=drain,
+            target=f"at most {target} us over the floor",
+        )
+
+
+def _buffered_cases(num: int) -> Iterator[Case]:
+    def source() -> Iterator[Sample]:
+        for number in range(num):
+            yield number, 0.5
+
+    for size, target in ((100, 0.8), (1_000, 0.3)):
+        yield Case(
+            name=f"buffered({size})",
+            contestants={"generator (floor)": source, "buffered": buffered(source, size)},
+            num_units=num,
+            unit="sample",
+            checksum=_sum_of_numbers,
+            finish=drain,
+            target=f"at most {target} us over the floor",
+        )
+
+
+def _xmap_cases(num: int) -> Iterator[Case]:
+    block = bytes(64 * 1024)
+
+    def identity(number: int) -> int:
+        return number
+
+    def digest(number: int) -> int:
+        return hashlib.sha256(block).digest()[0] + number  # hashing releases the GIL
+
+    for mapper, num_samples in ((identity, num), (digest, num // 10)):
+        source = partial(range, num_samples)
+        yield Case(
+            name=f"xmap_readers({mapper.__name__}), 2 threads, buffer 100",
+            contestants={
+                "unordered (floor)": xmap_readers(mapper, source, 2, 100),
+                "ordered": xmap_readers(mapper, source, 2, 100, order=True),
+                "map_readers, no threads": map_readers(mapper, source),
+            },
+            num_units=num_samples,
+            unit="sample",
+            checksum=sum,
+            finish=drain,
+            target="ordered within 1.2 of unordered",
+        )
+
+
+def _sum_of_numbers(result: Iterable[Any]) -> int:
+    """The sum of the samples' numbers, whether they come one by one or in batches."""
+    batches = (part if isinstance(part, list) else [part] for part in result)
+    return sum(number for samples in batches for number, _ in samples)

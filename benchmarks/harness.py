@@ -1,0 +1,176 @@
+"""What every benchmark here is measured with.
+
+A benchmark is a file ``bench_<name>.py`` whose docstring holds its question, method, what it does
+not measure, command and last result, and whose ``cases()`` yields `Case` objects. Of each case,
+
+1. every contestant runs once, untimed (which compiles and warms what there is), and must give the
+   same checksum as the first, or there is no measurement at all;
+2. then all of them run in turn, round after round, so that a slow moment of the machine falls on
+   each of them and not on one;
+3. reported are the median of the rounds, the distance between their quartiles, and, against the
+   first contestant (the floor), the median of the per-round ratios.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any
+
+NUM_ROUNDS = 9
+
+
+class Skip(Exception):  # noqa: N818 - a fact about the machine, not a failure
+    """Raised by ``cases()`` where the machine lacks what the benchmark needs; says what."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One comparison: the same work, done by several contestants.
+
+    Attributes:
+        name: Of the comparison.
+        contestants: Name to a function that does the work; the first is the floor.
+        num_units: How much work it is, in ``unit``.
+        unit: What times are divided by: "sample", "batch", "MB".
+        checksum: Of a contestant's result; equal for all contestants.
+        finish: What is timed besides the contestant, given its result: draining an iterator.
+        target: What is hoped for, in words, printed beside the numbers.
+    """
+
+    name: str
+    contestants: Mapping[str, Callable[[], Any]]
+    num_units: int
+    unit: str
+    checksum: Callable[[Any], object]
+    finish: Callable[[Any], object] | None = None
+    target: str = ""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One contestant's result.
+
+    Attributes:
+        contestant: Its name.
+        us_per_unit: Median of the rounds.
+        iqr_us_per_unit: Distance of the quartiles of the rounds.
+        over_floor_us: Median of what a round took longer than the floor's, per unit.
+        ratio_to_floor: Median of the rounds' ratios to the floor's.
+        rounds_us: Every round, per unit.
+    """
+
+    contestant: str
+    us_per_unit: float
+    iqr_us_per_unit: float
+    over_floor_us: float
+    ratio_to_floor: float
+    rounds_us: list[float]
+
+
+def measure(case: Case, num_rounds: int = NUM_ROUNDS) -> list[Measurement]:
+    """Check that all contestants do the same work, then time them in turn.
+
+    Raises:
+        AssertionError: Two contestants differ in their checksum.
+    """
+    _check(case)
+    rounds: dict[str, list[float]] = {name: [] for name in case.contestants}
+    for _ in range(num_rounds):
+        for name, contestant in case.contestants.items():
+            rounds[name].append(_time_us(contestant, case.finish) / case.num_units)
+    floor = next(iter(rounds.values()))
+    return [_summarize(name, times, floor) for name, times in rounds.items()]
+
+
+def _check(case: Case) -> None:
+    sums = {name: case.checksum(contestant()) for name, contestant in case.contestants.items()}
+    (first, expected), *others = sums.items()
+    for name, got in others:
+        if got != expected:
+            raise AssertionError(
+                f"{case.name}: {name} gives {got!r} where {first} gives {expected!r}"
+            )
+
+
+def _time_us(contestant: Callable[[], Any], finish: Callable[[Any], object] | None) -> float:
+    gc.collect()
+    begin = time.perf_counter()
+    result = contestant()
+    if finish is not None:
+        finish(result)
+    del result  # results are dropped as in a training loop, and the time it takes is theirs
+    return (time.perf_counter() - begin) * 1e6
+
+
+def _summarize(name: str, times: list[float], floor: list[float]) -> Measurement:
+    low, _, high = quantiles(times, n=4)
+    pairs = list(zip(times, floor, strict=True))
+    return Measurement(
+        contestant=name,
+        us_per_unit=median(times),
+        iqr_us_per_unit=high - low,
+        over_floor_us=median(mine - base for mine, base in pairs),
+        ratio_to_floor=median(mine / base for mine, base in pairs),
+        rounds_us=times,
+    )
+
+
+def report(case: Case, measurements: Iterable[Measurement]) -> str:
+    """Return a table of one case."""
+    head = f"{case.name}" + (f"  (target: {case.target})" if case.target else "")
+    lines = [head, f"  {'':34}{'us/' + case.unit:>12}{'spread':>10}{'- floor':>10}{'/ floor':>9}"]
+    lines += [
+        f"  {row.contestant:34}{row.us_per_unit:12.4g}{row.iqr_us_per_unit:10.2g}"
+        f"{row.over_floor_us:10.3g}{row.ratio_to_floor:9.2f}"
+        for row in measurements
+    ]
+    return "\n".join(lines)
+
+
+def as_json(case: Case, measurements: Iterable[Measurement]) -> dict[str, Any]:
+    """Return one case and what was measured, as JSON values."""
+    return {
+        "case": case.name,
+        "unit": case.unit,
+        "num_units": case.num_units,
+        "target": case.target,
+        "measurements": [asdict(row) for row in measurements],
+    }
+
+
+def environment() -> dict[str, Any]:
+    """Return what the numbers depend on besides the code."""
+    return {
+        "date": time.strftime("%Y-%m-%d"),
+        "python": sys.version.split()[0],
+        "system": platform.platform(),
+        "cpu": _cpu_model(),
+        "num_cores": len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count(),
+        "packages": {name: _version(name) for name in ("gpufeed", "numpy", "numba", "cupy")},
+    }
+
+
+def _cpu_model() -> str:
+    info = Path("/proc/cpuinfo")
+    for line in info.read_text().splitlines() if info.exists() else ():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor()
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
