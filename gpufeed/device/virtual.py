@@ -19,7 +19,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from queue import SimpleQueue
 from types import TracebackType
@@ -50,10 +50,10 @@ class _Settings:
     count: int
     seed: int | None = None
     jitter: bool = False
+    stream_numbers: Iterator[int] = field(default_factory=count)
 
 
 _settings: _Settings | None = None
-_stream_numbers = count()
 
 
 def num_virtual_devices() -> int:
@@ -146,7 +146,7 @@ class VirtualStream:
         settings = _settings or _Settings(0)
         delays = None
         if settings.jitter:
-            number = next(_stream_numbers)
+            number = next(settings.stream_numbers)
             delays = random.Random(None if settings.seed is None else settings.seed * 1009 + number)
         self._queue: SimpleQueue[Work | VirtualEvent | None] = SimpleQueue()
         self._thread = threading.Thread(
@@ -157,6 +157,9 @@ class VirtualStream:
         )
         self._start = threading.Lock()
         self._stop = weakref.finalize(self, self._queue.put, None)
+        # Leases may hold a stream that is closed: what they wait for then is its end.
+        self._last = VirtualEvent()
+        self._last.set(None)
 
     def call(self, work: Work) -> None:
         """Do ``work`` on the stream's thread, after everything enqueued before it.
@@ -171,6 +174,8 @@ class VirtualStream:
 
     def record(self) -> VirtualEvent:
         """Return an event that passes once everything enqueued so far is done."""
+        if not self._stop.alive:
+            return self._last
         event = VirtualEvent()
         self._put(event)
         return event
@@ -180,7 +185,8 @@ class VirtualStream:
         self.record().synchronize()
 
     def close(self) -> None:
-        """Finish what is enqueued and end the thread."""
+        """Finish what is enqueued and end the thread; idempotent."""
+        self._last = self.record()
         self._stop()
         if self._thread.ident is not None and self._thread is not threading.current_thread():
             self._thread.join()
@@ -221,7 +227,8 @@ def virtual_stream(place: PlaceLike) -> Iterator[VirtualStream]:
     """Make a new stream of a virtual device the current one of this thread.
 
     Inside, a feed's ``next()`` makes this stream wait and returns at once, as on a GPU; whatever
-    reads the feed has to go through ``stream.call``.
+    reads the feed has to go through ``stream.call``. The end of the block waits for the stream and
+    raises what its work raised.
 
     >>> with virtual_devices(1), virtual_stream("cuda:0") as stream:
     ...     stream.call(lambda: None)
@@ -236,6 +243,7 @@ def virtual_stream(place: PlaceLike) -> Iterator[VirtualStream]:
     stack.append(stream)
     try:
         yield stream
+        stream.synchronize()
     finally:
         stack.remove(stream)
         stream.close()
