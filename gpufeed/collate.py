@@ -18,7 +18,8 @@ Nothing here allocates the block, or knows where it is.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any, Protocol
 
 import numpy as np
@@ -64,15 +65,13 @@ class BatchPlan:
     ) -> None:
         self.num_samples = len(columns[0])
         self._place = place
-        self._shares: list[tuple[str, _Field, slice, slice]] = []
+        self._fields: list[tuple[str, _Field]] = []
         self._wire: list[_Section] = []
         self._unpacked: list[_Section] = []
         for variable, samples in zip(variables, columns, strict=True):
             make = _SparseField if variable.is_sparse else _DenseField
             field: _Field = make(variable, samples, place, strict)
-            wire = slice(len(self._wire), len(self._wire) + len(field.wire))
-            unpacked = slice(len(self._unpacked), len(self._unpacked) + len(field.unpacked))
-            self._shares.append((variable.name, field, wire, unpacked))
+            self._fields.append((variable.name, field))
             self._wire += field.wire
             self._unpacked += field.unpacked
         self._wire_starts, self.wire_nbytes = _lay_out(self._wire, 0)
@@ -81,15 +80,15 @@ class BatchPlan:
     def wire_arrays(self, make: MakeArray) -> list[Array]:
         """Return the arrays of the wire prefix, made by ``make(offset, shape, dtype)``."""
         return [
-            make(start, shape, dtype)
-            for start, (shape, dtype) in zip(self._wire_starts, self._wire, strict=True)
+            make(start, *section)
+            for start, section in zip(self._wire_starts, self._wire, strict=True)
         ]
 
     def unpacked_arrays(self, make: MakeArray) -> list[Array]:
         """Return the arrays of the unpacked region."""
         return [
-            make(start, shape, dtype)
-            for start, (shape, dtype) in zip(self._unpacked_starts, self._unpacked, strict=True)
+            make(start, *section)
+            for start, section in zip(self._unpacked_starts, self._unpacked, strict=True)
         ]
 
     def write(self, wire: list[Array]) -> None:
@@ -98,20 +97,25 @@ class BatchPlan:
         Raises:
             FieldError: A value does not fit its variable.
         """
-        for _, field, mine, _ in self._shares:
-            field.write(wire[mine])
+        arrays = iter(wire)
+        for _, field in self._fields:
+            field.write(arrays)
 
     def unpack(self, wire: list[Array], unpacked: list[Array], stream: object) -> None:
         """Fill the unpacked region from the wire prefix, by kernels on ``stream``."""
-        for _, field, mine, targets in self._shares:
-            for target in unpacked[targets]:
-                field.unpack(wire[mine], target, stream)
+        arrays, targets = iter(wire), iter(unpacked)
+        for _, field in self._fields:
+            mine = list(islice(arrays, len(field.wire)))
+            if field.unpacked:
+                field.unpack(mine, next(targets), stream)
 
     def feed(self, wire: list[Array], unpacked: list[Array], lease: Lease) -> Feed:
         """Return what the user gets: tensors over these arrays."""
-        feed = Feed(self._place)
-        for name, field, mine, targets in self._shares:
-            feed[name] = field.tensor(wire[mine], unpacked[targets], self._place, lease)
+        feed = Feed()
+        feed.place = place = self._place
+        arrays, targets = iter(wire), iter(unpacked)
+        for name, field in self._fields:
+            feed[name] = field.tensor(arrays, targets, place, lease)
         return feed
 
 
@@ -129,26 +133,29 @@ def _index_dtype(largest: int) -> np.dtype[Any]:
 
 
 class _Field(Protocol):
-    """One field of a plan. ``wire`` and ``unpacked`` say which arrays it needs, in this order."""
+    """One field of a plan, which takes its own arrays off the front of ``wire``.
+
+    Attributes:
+        wire: Shape and dtype of each array it needs in the wire prefix, in the order it takes them.
+        unpacked: Of the one array in the unpacked region, if it needs that.
+    """
 
     wire: list[_Section]
     unpacked: list[_Section]
 
-    def __init__(
-        self, variable: Variable, samples: Samples, place: Place, strict: bool
-    ) -> None: ...
-
-    def write(self, wire: list[Array]) -> None: ...
+    def write(self, wire: Iterator[Array]) -> None: ...
 
     def unpack(self, wire: list[Array], out: Array, stream: object) -> None: ...
 
     def tensor(
-        self, wire: list[Array], unpacked: list[Array], place: Place, lease: Lease
+        self, wire: Iterator[Array], unpacked: Iterator[Array], place: Place, lease: Lease
     ) -> LoDTensor | SparseRows: ...
 
 
 class _DenseField:
     """Wire: values, then (for a device) the offsets of each level. Unpacked: converted values."""
+
+    __slots__ = ("_column", "_lod_on_place", "_variable", "unpacked", "wire")
 
     def __init__(self, variable: Variable, samples: Samples, place: Place, strict: bool) -> None:
         self._variable = variable
@@ -157,16 +164,15 @@ class _DenseField:
             DenseColumn(variable, samples) if strict else LooseColumn(variable, samples, dtype)
         )
         self.wire: list[_Section] = [(self._column.shape, dtype)]
-        if isinstance(place, CUDAPlace):
-            self.wire += _offset_sections(self._column.offsets)
         self.unpacked: list[_Section] = []
         if variable.is_converted:
             self.unpacked.append((self._column.shape, variable.dtype))
+        self._lod_on_place = _offset_sections(self._column.offsets, place)
+        self.wire += self._lod_on_place
 
-    def write(self, wire: list[Array]) -> None:
-        self._column.write(wire[0])
-        for out, offsets in zip(wire[1:], self._column.offsets, strict=False):
-            out[...] = offsets
+    def write(self, wire: Iterator[Array]) -> None:
+        self._column.write(next(wire))
+        _write_offsets(self._column.offsets, wire, self._lod_on_place)
 
     def unpack(self, wire: list[Array], out: Array, stream: object) -> None:
         from gpufeed.kernels import convert_values
@@ -174,14 +180,19 @@ class _DenseField:
         convert_values(wire[0], self._variable.scale, self._variable.shift, out, stream=stream)
 
     def tensor(
-        self, wire: list[Array], unpacked: list[Array], place: Place, lease: Lease
+        self, wire: Iterator[Array], unpacked: Iterator[Array], place: Place, lease: Lease
     ) -> LoDTensor:
-        data = unpacked[0] if unpacked else wire[0]
-        return LoDTensor._assemble(data, self._column.offsets, place, wire[1:] or None, lease)
+        data = next(wire)
+        lod_on_place = [next(wire) for _ in self._lod_on_place]
+        if self.unpacked:
+            data = next(unpacked)
+        return LoDTensor._assemble(data, self._column.offsets, place, lod_on_place or None, lease)
 
 
 class _SparseField:
     """Wire: row offsets, indices, values if any, LoD offsets. Unpacked: dense rows."""
+
+    __slots__ = ("_column", "_lod_on_place", "_num_csr", "_variable", "unpacked", "wire")
 
     def __init__(self, variable: Variable, samples: Samples, place: Place, strict: bool) -> None:
         self._variable = variable
@@ -193,39 +204,50 @@ class _SparseField:
             (row_offsets.shape, _index_dtype(num_entries) if on_device else row_offsets.dtype),
             ((num_entries,), _index_dtype(variable.dim)),
         ]
-        self._has_values = variable.layout == "sparse_float"
-        if self._has_values:
+        if variable.layout == "sparse_float":
             self.wire.append(((num_entries,), variable.dtype))
-        self._num_arrays = len(self.wire)
-        if on_device:
-            self.wire += _offset_sections(self._column.offsets)
+        self._num_csr = len(self.wire)
+        self._lod_on_place = _offset_sections(self._column.offsets, place)
+        self.wire += self._lod_on_place
         self.unpacked: list[_Section] = []
         if variable.densify:
             self.unpacked.append(((num_rows, variable.dim), variable.dtype))
 
-    def write(self, wire: list[Array]) -> None:
-        wire[0][...] = self._column.row_offsets
-        self._column.write_indices(wire[1])
-        if self._has_values:
-            self._column.write_values(wire[2])
-        for out, offsets in zip(wire[self._num_arrays :], self._column.offsets, strict=False):
-            out[...] = offsets
+    def write(self, wire: Iterator[Array]) -> None:
+        next(wire)[...] = self._column.row_offsets
+        self._column.write_indices(next(wire))
+        if self._num_csr == 3:
+            self._column.write_values(next(wire))
+        _write_offsets(self._column.offsets, wire, self._lod_on_place)
 
     def unpack(self, wire: list[Array], out: Array, stream: object) -> None:
         from gpufeed.kernels import densify_rows
 
-        densify_rows(wire[0], wire[1], wire[2] if self._has_values else None, out, stream=stream)
+        values = wire[2] if self._num_csr == 3 else None
+        densify_rows(wire[0], wire[1], values, out, stream=stream)
 
     def tensor(
-        self, wire: list[Array], unpacked: list[Array], place: Place, lease: Lease
+        self, wire: Iterator[Array], unpacked: Iterator[Array], place: Place, lease: Lease
     ) -> LoDTensor | SparseRows:
-        lod = self._column.offsets
-        if unpacked:
-            on_place = wire[self._num_arrays :] or None
-            return LoDTensor._assemble(unpacked[0], lod, place, on_place, lease)
-        values = wire[2] if self._has_values else None
-        return SparseRows._assemble(wire[0], wire[1], values, self._variable.dim, lod, place, lease)
+        row_offsets, indices = next(wire), next(wire)
+        values = next(wire) if self._num_csr == 3 else None
+        lod, lod_on_place = self._column.offsets, [next(wire) for _ in self._lod_on_place]
+        if self.unpacked:
+            return LoDTensor._assemble(next(unpacked), lod, place, lod_on_place or None, lease)
+        return SparseRows._assemble(
+            row_offsets, indices, values, self._variable.dim, lod, place, lease
+        )
 
 
-def _offset_sections(levels: Sequence[np.ndarray[Any, Any]]) -> list[_Section]:
+def _offset_sections(levels: Sequence[np.ndarray[Any, Any]], place: Place) -> list[_Section]:
+    """Return what the LoD needs on ``place``; the host has it already."""
+    if not isinstance(place, CUDAPlace):
+        return []
     return [(offsets.shape, _index_dtype(int(offsets[-1]))) for offsets in levels]
+
+
+def _write_offsets(
+    levels: Sequence[np.ndarray[Any, Any]], wire: Iterator[Array], sections: list[_Section]
+) -> None:
+    for offsets, _ in zip(levels, sections, strict=False):
+        next(wire)[...] = offsets

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -30,7 +31,6 @@ REFUSALS = (
     *(TypeError, ValueError, AttributeError, LookupError),
     *(OverflowError, FloatingPointError),
 )
-TYPECODES = {np.dtype(code).name: code for code in "bBhiqfd"}
 
 
 class DenseColumn:
@@ -184,9 +184,11 @@ def _item_shape(variable: Variable, blocks: Rows) -> tuple[int, ...]:
 
 def _write_sequences(blocks: Rows, out: Array) -> None:
     """Write blocks of any number of rows each, one after the other."""
-    first = next((block for block in blocks if len(block)), None)
-    if first is None:
+    if not out.size:
         return
+    first = blocks[0]
+    if not len(first):
+        first = next(block for block in blocks if len(block))
     if isinstance(first, np.ndarray):
         _concatenate(blocks, out if first.ndim > 1 else _flat_rows(out))
     elif isinstance(first[0], (list, tuple, np.ndarray)):
@@ -265,42 +267,41 @@ def _write_converted(arrays: list[Array], out: Array) -> None:
 
 def _write_lists(blocks: Rows, out: Array) -> None:
     """Write lists of Python (or NumPy) scalars, one after the other."""
-    convert: Callable[[Rows, Array], Array] = {
-        "bool": _bools,
-        "float16": _halves,
-        "float32": _singles,
-    }.get(out.dtype.name, _scalars)
-    values = convert(blocks, out)
+    values = _PACKERS[out.dtype](blocks)
     if len(values) != len(out):
         raise ValueError("another number of values")
-    np.copyto(out, values, casting="unsafe")
+    np.copyto(out, values)
 
 
-def _scalars(blocks: Rows, out: Array) -> Array:
-    return _packed(blocks, TYPECODES[out.dtype.name])
-
-
-def _packed(blocks: Rows, typecode: str) -> Array:
+def _packed(typecode: str, blocks: Rows) -> Array:
     packed = array(typecode)
     for block in blocks:
         packed.fromlist(block if type(block) is list else list(block))
-    return np.frombuffer(packed, np.dtype(typecode))
+    return np.frombuffer(packed, typecode)
 
 
-def _bools(blocks: Rows, out: Array) -> Array:
+def _bools(blocks: Rows) -> Array:
     flat = list(chain.from_iterable(blocks))
     if not set(map(type, flat)) <= {bool, np.bool_}:
         raise TypeError("a bool is expected")
     return np.array(flat, bool)
 
 
-def _singles(blocks: Rows, out: Array) -> Array:
-    singles = _packed(blocks, "f")
+def _singles(blocks: Rows) -> Array:
+    singles = _packed("f", blocks)
     if np.isinf(singles).any():  # array("f") lets a finite value become infinite
         raise FloatingPointError("infinite")
     return singles
 
 
-def _halves(blocks: Rows, out: Array) -> Array:
+def _halves(blocks: Rows) -> Array:
     with np.errstate(over="raise"):
-        return _packed(blocks, "d").astype(np.float16)
+        return _packed("d", blocks).astype(np.float16)
+
+
+_PACKERS: dict[np.dtype[Any], Callable[[Rows], Array]] = {
+    **{np.dtype(code): partial(_packed, code) for code in "bBhiqd"},
+    np.dtype(bool): _bools,
+    np.dtype(np.float16): _halves,
+    np.dtype(np.float32): _singles,
+}

@@ -20,9 +20,7 @@ class Feed(dict[str, LoDTensor | SparseRows]):
 
     __slots__ = ("place",)
 
-    def __init__(self, place: Place) -> None:
-        super().__init__()
-        self.place = place
+    place: Place
 
     def to_torch(self) -> dict[str, Any]:
         """Return the tensors as torch's, without a copy; sparse ones as CSR tensors.

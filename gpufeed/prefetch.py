@@ -125,7 +125,7 @@ class FeedReader(Reader[Feeds]):
             if producer.is_over:
                 self._pool.give_back(stagings, depth)
 
-    def _deliver(self, position: Position) -> Iterator[Feeds]:
+    def _deliver(self, position: Position) -> Generator[Feeds, None, None]:
         # As for any reader, but without a variable or an enumeration that would keep the feed.
         with closing(self.open(position.epoch, position.delivered)) as feeds:
             for box in map(_boxed, feeds):

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from numbers import Real
 from typing import Literal
 
@@ -63,22 +64,22 @@ class Variable:
     scale: float | None = None
     shift: float | None = None
 
-    @property
+    @cached_property
     def item_shape(self) -> tuple[int, ...]:
         """Shape of one row, without the batch dimension."""
         return self.shape[1:]
 
-    @property
+    @cached_property
     def is_sparse(self) -> bool:
         """Whether samples are given as indices (and values) rather than rows."""
         return self.layout != "dense"
 
-    @property
+    @cached_property
     def is_converted(self) -> bool:
         """Whether values are widened or scaled after they have travelled."""
         return any(x is not None for x in (self.wire_dtype, self.scale, self.shift))
 
-    @property
+    @cached_property
     def dim(self) -> int:
         """Width of a sparse row: indices are in ``[0, dim)``."""
         return self.shape[-1]

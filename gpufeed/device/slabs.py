@@ -56,20 +56,24 @@ class RingClosed(GpufeedError):  # noqa: N818 - an end, not a failure
 
 
 class Slab(Generic[MemoryT]):
-    """One block of memory and what must happen before it may be written again.
+    """One block of memory, who reads it, and what must happen before it may be written again.
 
     Attributes:
-        busy: Events that must pass first.
         interface: How NumPy sees memory of the host; None for a device's.
+        busy: Events that must pass first.
+        streams: That read the slab under its present lease.
+        is_delivered: Whether the consumer has the slab, or had it.
     """
 
-    __slots__ = ("busy", "interface", "memory", "nbytes")
+    __slots__ = ("busy", "interface", "is_delivered", "memory", "nbytes", "streams")
 
     def __init__(self, memory: MemoryT) -> None:
         self.memory = memory
         self.nbytes = memory.nbytes
         self.interface: dict[str, Any] | None = getattr(memory, "__array_interface__", None)
         self.busy: list[Event] = []
+        self.streams: list[Stream] = []
+        self.is_delivered = False
 
     def is_idle(self) -> bool:
         """Return whether the memory may be written at once."""
@@ -82,18 +86,6 @@ class Slab(Generic[MemoryT]):
         self.busy = []
 
 
-class _Use(Generic[MemoryT]):
-    """What outlives a lease: the slab it held and who read it."""
-
-    __slots__ = ("delivered", "ready", "slab", "streams")
-
-    def __init__(self, slab: Slab[MemoryT]) -> None:
-        self.slab = slab
-        self.ready: Event | None = None
-        self.streams: list[Stream] = []
-        self.delivered = False
-
-
 class Lease:
     """Holds one slab for as long as any view of it lives.
 
@@ -101,28 +93,28 @@ class Lease:
     gone. `record_stream` adds a stream that reads the feed to those that are waited for.
     """
 
-    __slots__ = ("__weakref__", "_as_stream", "_dead", "_use")
+    __slots__ = ("__weakref__", "_as_stream", "_dead", "_slab")
 
     def __init__(
         self,
-        use: _Use[Any],
-        dead: SimpleQueue[_Use[Any]],
+        slab: Slab[Any],
+        dead: SimpleQueue[Slab[Any]],
         as_stream: Callable[[object], Stream | None],
     ) -> None:
-        self._use = use
+        self._slab = slab
         self._dead = dead
         self._as_stream = as_stream
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
         """How NumPy sees a slab in host memory."""
-        if self._use.slab.interface is None:
+        if self._slab.interface is None:
             raise AttributeError("the slab is not in host memory")
-        return self._use.slab.interface
+        return self._slab.interface
 
     def ready_at(self, event: Event) -> None:
         """Say when the slab's content is complete: not before ``event`` may it be written again."""
-        self._use.ready = event
+        self._slab.busy = [event]
 
     def record_stream(self, stream: object) -> None:
         """Keep the slab until the work that ``stream`` has at the time of the last view's death.
@@ -131,11 +123,11 @@ class Lease:
             stream: A stream of the feed's device (ours, CuPy's, torch's, or a DLPack stream).
         """
         found = self._as_stream(stream)
-        if found is not None and found not in self._use.streams:
-            self._use.streams.append(found)
+        if found is not None and found not in self._slab.streams:
+            self._slab.streams.append(found)
 
     def __del__(self) -> None:
-        self._dead.put(self._use)
+        self._dead.put(self._slab)
 
 
 class SlabRing(Generic[MemoryT]):
@@ -171,7 +163,7 @@ class SlabRing(Generic[MemoryT]):
         self._limit = None if depth is None else depth + 2
         self._max_free = (2 if depth is None else depth) + 2
         self._free: deque[Slab[MemoryT]] = deque()
-        self._dead: SimpleQueue[_Use[MemoryT]] = SimpleQueue()
+        self._dead: SimpleQueue[Slab[MemoryT]] = SimpleQueue()
         self._lock = threading.RLock()  # a finalizer that closes a pass may run inside it
         self._changed = threading.Condition(self._lock)
         self._is_waited_for = False
@@ -253,21 +245,22 @@ class SlabRing(Generic[MemoryT]):
 
     def lease(self, slab: Slab[MemoryT]) -> Lease:
         """Hand an acquired slab over to the views that will be made of it."""
-        return Lease(_Use(slab), self._dead, self._as_stream)
+        return Lease(slab, self._dead, self._as_stream)
 
     def deliver(self, lease: Lease, stream: Stream | None) -> None:
         """Count ``lease`` as held by the consumer, who reads it on ``stream`` (None: the host)."""
-        use = lease._use
-        use.delivered = True
+        slab = lease._slab
+        slab.is_delivered = True
         if stream is not None:
-            use.streams.append(stream)
+            slab.streams.append(stream)
         with self._lock:
             self.num_held += 1
 
     def release(self, slab: Slab[MemoryT], *busy: Event) -> None:
         """Give back a slab that nobody has a view of, to be written after ``busy``."""
         with self._lock:
-            self._give_back(slab, list(busy))
+            slab.busy = list(busy)
+            self._give_back(slab)
             self._changed.notify_all()
 
     def recycle(self) -> None:
@@ -278,22 +271,21 @@ class SlabRing(Generic[MemoryT]):
         events: dict[Stream, Event] = {}
         with self._lock:
             while not self._dead.empty():
-                use = self._dead.get()
-                busy = [] if use.ready is None else [use.ready]
-                for stream in use.streams:
+                slab = self._dead.get()
+                for stream in slab.streams:
                     if stream not in events:
                         events[stream] = stream.record()
-                    busy.append(events[stream])
-                self.num_held -= use.delivered
-                self._give_back(use.slab, busy)
+                    slab.busy.append(events[stream])
+                self.num_held -= slab.is_delivered
+                slab.streams, slab.is_delivered = [], False
+                self._give_back(slab)
             if self._depth is not None:
                 self._limit = self._depth + 1 + max(1, self.num_held)
             if self._is_waited_for:
                 self._changed.notify_all()
 
-    def _give_back(self, slab: Slab[MemoryT], busy: list[Event]) -> None:
+    def _give_back(self, slab: Slab[MemoryT]) -> None:
         self.num_taken -= 1
-        slab.busy = busy
         if len(self._free) < self._max_free:
             self._free.append(slab)
         else:

@@ -63,7 +63,7 @@ class Plan(Protocol[FeedT_co]):
         """Return what the user gets: tensors over these arrays."""
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Staged(Generic[FeedT]):
     """A feed on its way: complete once ``ready`` has passed (None: already)."""
 
@@ -110,6 +110,7 @@ class HostStaging:
     def __init__(self, place: Place, depth: int | None = None) -> None:
         self.place = place
         self.ring = SlabRing(aligned_bytes, depth)
+        self._is_poisoning = poisoning()
 
     @property
     def rings(self) -> list[SlabRing[Any]]:
@@ -124,13 +125,14 @@ class HostStaging:
     def stage(self, plan: Plan[FeedT]) -> Staged[FeedT]:
         """Write the batch where the user will read it."""
         slab = self.ring.acquire(plan.nbytes)
-        if poisoning():
+        if self._is_poisoning:
             slab.memory.fill(POISON)
         lease = self.ring.lease(slab)
         make = partial(view_at, root_view(lease))
         wire, unpacked = plan.wire_arrays(make), plan.unpacked_arrays(make)
         plan.write(wire)
-        plan.unpack(wire, unpacked, None)
+        if unpacked:
+            plan.unpack(wire, unpacked, None)
         return Staged(plan.feed(wire, unpacked, lease), lease, None, plan.nbytes)
 
     def deliver(self, staged: Staged[FeedT], stream: object | None = None) -> FeedT:
@@ -161,6 +163,7 @@ class DeviceStaging:
         self.device_ring = SlabRing(self.backend.device_memory, depth, self.backend.current_stream)
         self.copy_stream: Stream = self.backend.stream()
         self.unpack_stream: Stream = self.backend.stream()
+        self._is_poisoning = poisoning()
 
     @property
     def rings(self) -> list[SlabRing[Any]]:
@@ -178,14 +181,14 @@ class DeviceStaging:
         copied: list[Event] = []
         try:
             host.wait()
-            if poisoning():
+            if self._is_poisoning:
                 host.memory.fill(POISON)
             plan.write(plan.wire_arrays(partial(view_at, host.memory)))
             device = self.device_ring.acquire(plan.nbytes)
             lease = self.device_ring.lease(device)
             for event in device.busy:
                 self.copy_stream.wait(event)
-            if poisoning():
+            if self._is_poisoning:
                 self.backend.fill(device.memory, POISON, self.copy_stream)
             self.backend.copy_to_device(
                 host.memory, device.memory, plan.wire_nbytes, self.copy_stream
