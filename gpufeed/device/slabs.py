@@ -135,8 +135,9 @@ class SlabRing(Generic[MemoryT]):
 
     The ring holds at most ``depth + 2`` slabs: ``depth`` ahead, one being filled and one with the
     consumer, whose loop variable keeps its feed until the next one is there. A consumer that keeps
-    more feeds is given that many more slabs. All slabs grow to the largest batch seen, in geometric
-    size classes, so the number made is bounded whatever the sizes.
+    more feeds is given that many more slabs, which stay until the next pass: one that keeps feeds
+    in groups will want them again. All slabs grow to the largest batch seen, in geometric size
+    classes, so the number made is bounded whatever the sizes.
 
     Args:
         allocate: Makes memory of a number of bytes.
@@ -161,7 +162,7 @@ class SlabRing(Generic[MemoryT]):
         self._as_stream = as_stream
         self._depth = depth
         self._limit = None if depth is None else depth + 2
-        self._max_free = (2 if depth is None else depth) + 2
+        self._usual_free = self._max_free = (2 if depth is None else depth) + 2
         self._free: deque[Slab[MemoryT]] = deque()
         self._dead: SimpleQueue[Slab[MemoryT]] = SimpleQueue()
         self._lock = threading.RLock()  # a finalizer that closes a pass may run inside it
@@ -189,19 +190,19 @@ class SlabRing(Generic[MemoryT]):
                 self._wait()
             if self._closed:
                 raise RingClosed("SlabRing: closed")
-            if nbytes > self._capacity:
-                self._capacity = size_class(nbytes)
             slab = self._choose(nbytes)
             outgrown = None
             if slab is None and self._free and not self._may_grow():
                 outgrown = self._free.popleft()
+                self.nbytes -= outgrown.nbytes
             self.num_taken += 1
         if slab is not None:
             return slab
         try:
             if outgrown is not None:
                 outgrown.wait()  # a stream may still read it
-            return self._make(outgrown)
+                outgrown = None  # its memory makes room for the new one
+            return self._make(nbytes)
         except BaseException:
             with self._lock:
                 self.num_taken -= 1
@@ -236,11 +237,13 @@ class SlabRing(Generic[MemoryT]):
         num_slabs = self.num_taken + len(self._free)
         return len(self._free) < self._max_free and (self._limit is None or num_slabs < self._limit)
 
-    def _make(self, instead_of: Slab[MemoryT] | None) -> Slab[MemoryT]:
-        slab = Slab(self._allocate(self._capacity))
+    def _make(self, nbytes: int) -> Slab[MemoryT]:
+        capacity = max(self._capacity, size_class(nbytes))
+        slab = Slab(self._allocate(capacity))
         with self._lock:
+            self._capacity = capacity  # not sooner: a batch too large must not spoil later ones
             self.num_made += 1
-            self.nbytes += slab.nbytes - (instead_of.nbytes if instead_of else 0)
+            self.nbytes += slab.nbytes
         return slab
 
     def lease(self, slab: Slab[MemoryT]) -> Lease:
@@ -260,7 +263,9 @@ class SlabRing(Generic[MemoryT]):
         """Give back a slab that nobody has a view of, to be written after ``busy``."""
         with self._lock:
             slab.busy = list(busy)
-            self._give_back(slab)
+            self.num_taken -= 1
+            self._free.append(slab)
+            self._trim()
             self._changed.notify_all()
 
     def recycle(self) -> None:
@@ -278,23 +283,29 @@ class SlabRing(Generic[MemoryT]):
                     slab.busy.append(events[stream])
                 self.num_held -= slab.is_delivered
                 slab.streams, slab.is_delivered = [], False
-                self._give_back(slab)
+                self.num_taken -= 1
+                self._free.append(slab)
             if self._depth is not None:
                 self._limit = self._depth + 1 + max(1, self.num_held)
+                self._max_free = max(self._max_free, self._limit)
+            self._trim()
             if self._is_waited_for:
                 self._changed.notify_all()
 
-    def _give_back(self, slab: Slab[MemoryT]) -> None:
-        self.num_taken -= 1
-        if len(self._free) < self._max_free:
-            self._free.append(slab)
-        else:
+    def _trim(self) -> None:
+        """Free what is too much, unless a stream still reads it: the host would have to wait."""
+        surplus = len(self._free) - self._max_free
+        if surplus <= 0:
+            return
+        for slab in [slab for slab in self._free if slab.is_idle()][:surplus]:
+            self._free.remove(slab)
             self.nbytes -= slab.nbytes
 
     def open(self) -> None:
-        """Serve again after `close`."""
+        """Serve a new pass, after `close` too."""
         with self._lock:
             self._closed = False
+            self._max_free = self._usual_free
 
     def close(self) -> None:
         """Wake a waiting producer and refuse it. Slabs stay, free or leased, for the next pass."""

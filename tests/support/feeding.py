@@ -59,7 +59,7 @@ def raw(array: np.ndarray) -> np.ndarray:
     root = array
     while isinstance(root.base, np.ndarray):
         root = root.base
-    memory = root.base._use.slab.memory
+    memory = root.base._slab.memory
     return np.ndarray(array.shape, array.dtype, memory, array.ctypes.data - memory.ctypes.data)
 
 
