@@ -13,6 +13,7 @@ holds the queue only, never the stream), at ``close()``, or at interpreter exit.
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import threading
@@ -20,7 +21,6 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import count
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Any
@@ -50,7 +50,7 @@ class _Settings:
     count: int
     seed: int | None = None
     jitter: bool = False
-    stream_numbers: Iterator[int] = field(default_factory=count)
+    stream_numbers: Iterator[int] = field(default_factory=itertools.count)
 
 
 _settings: _Settings | None = None
