@@ -29,7 +29,7 @@ Rows = Sequence[Any]
 # What the fast paths raise when a value is not exactly what they expect.
 REFUSALS = (
     *(TypeError, ValueError, AttributeError, LookupError),
-    *(OverflowError, FloatingPointError),
+    *(OverflowError, FloatingPointError, RuntimeError),
 )
 
 
@@ -91,7 +91,7 @@ class SparseColumn:
         try:
             self.offsets, rows = _peel(samples, variable.lod_level)
             if self.offsets:
-                rows = list(chain.from_iterable(rows))
+                rows = _flattened(rows)
             if variable.layout == "sparse_binary":
                 self._indices = rows
                 self.row_offsets = _offsets(rows)
@@ -107,12 +107,14 @@ class SparseColumn:
         """Take rows apart that are (indices, values) array pairs, or lists of (index, value)."""
         if rows and type(rows[0]) is tuple and isinstance(rows[0][0], np.ndarray):
             self._indices, self._values = _transpose(rows)
+            _require_types(self._indices, {np.ndarray})
             self.row_offsets = _offsets(self._indices)
             if list(map(len, self._indices)) != list(map(len, self._values)):
                 raise ValueError("indices and values differ in length")
         else:
             self.row_offsets = _offsets(rows)
-            entries = list(chain.from_iterable(rows))
+            entries = _flattened(rows)
+            _require_types(entries, {tuple, list})
             indices, values = _transpose(entries)
             self._indices, self._values = [list(indices)], [list(values)]
 
@@ -155,9 +157,19 @@ def _peel(samples: Rows, levels: int) -> tuple[list[Array], Rows]:
     blocks = samples
     for level in range(levels):
         if level:
-            blocks = list(chain.from_iterable(blocks))
+            blocks = _flattened(blocks)
         offsets.append(_offsets(blocks))
     return offsets, blocks
+
+
+def _flattened(blocks: Rows) -> list[Any]:
+    strict.require_sequences(blocks)
+    return list(chain.from_iterable(blocks))
+
+
+def _require_types(values: Rows, types: set[type]) -> None:
+    if not set(map(type, values)) <= types:
+        raise TypeError("another form")
 
 
 def _transpose(rows: Rows) -> tuple[Rows, Rows]:
@@ -184,15 +196,16 @@ def _item_shape(variable: Variable, blocks: Rows) -> tuple[int, ...]:
 
 def _write_sequences(blocks: Rows, out: Array) -> None:
     """Write blocks of any number of rows each, one after the other."""
-    if not out.size:
+    if not len(out):
+        strict.require_sequences(blocks)
         return
     first = blocks[0]
     if not len(first):
         first = next(block for block in blocks if len(block))
-    if isinstance(first, np.ndarray):
-        _concatenate(blocks, out if first.ndim > 1 else _flat_rows(out))
+    if not isinstance(first, (list, tuple)):  # an array, or what NumPy takes for one
+        _concatenate(blocks, out if np.ndim(first) > 1 else _flat_rows(out))
     elif isinstance(first[0], (list, tuple, np.ndarray)):
-        _write_rows(list(chain.from_iterable(blocks)), out, flat=False)
+        _write_rows(_flattened(blocks), out, flat=False)
     else:
         _write_lists(blocks, _flat_rows(out))
 
@@ -202,8 +215,8 @@ def _write_rows(rows: Rows, out: Array, *, flat: bool) -> None:
     if not rows:
         return
     first, item = rows[0], out.shape[1:]
-    if isinstance(first, np.ndarray):
-        if first.shape == item and item:
+    if getattr(first, "ndim", 0):
+        if first.shape == item:
             _require_lengths(rows, item[0])
             _concatenate(rows, out.reshape(-1, *item[1:]))
         elif flat and first.ndim == 1:
@@ -216,7 +229,7 @@ def _write_rows(rows: Rows, out: Array, *, flat: bool) -> None:
         if nested and len(item) > 1:
             _require_lengths(rows, item[0])
             inner = out.reshape(-1, *item[1:])
-            _write_rows(list(chain.from_iterable(rows)), inner, flat=False)
+            _write_rows(_flattened(rows), inner, flat=False)
         elif not nested and (flat or len(item) == 1):
             _require_lengths(rows, math.prod(item))
             _write_lists(rows, out.reshape(-1))
@@ -267,6 +280,7 @@ def _write_converted(arrays: list[Array], out: Array) -> None:
 
 def _write_lists(blocks: Rows, out: Array) -> None:
     """Write lists of Python (or NumPy) scalars, one after the other."""
+    strict.require_sequences(blocks)
     values = _PACKERS[out.dtype](blocks)
     if len(values) != len(out):
         raise ValueError("another number of values")
@@ -282,8 +296,7 @@ def _packed(typecode: str, blocks: Rows) -> Array:
 
 def _bools(blocks: Rows) -> Array:
     flat = list(chain.from_iterable(blocks))
-    if not set(map(type, flat)) <= {bool, np.bool_}:
-        raise TypeError("a bool is expected")
+    _require_types(flat, {bool, np.bool_})
     return np.array(flat, bool)
 
 

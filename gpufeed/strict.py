@@ -3,13 +3,16 @@
 Rules (API "Feeding"): any integer or bool becomes a float, a bool becomes an integer, a float
 becomes a narrower float unless a finite value would become infinite, an integer becomes another
 integer if it is in range. A float never becomes an integer, nothing but a bool becomes a bool, and
-text, None and objects become nothing at all.
+text, None and objects become nothing at all. Text, sets and mappings are no sequences, although
+Python can count and iterate them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
+from decimal import Decimal
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -25,12 +28,22 @@ __all__ = [
     "is_exact",
     "matches",
     "may_fit",
+    "require_sequences",
     "sparse_rows",
 ]
 
 Array = np.ndarray[Any, Any]
 DType = np.dtype[Any]
 Shape = tuple[int, ...]
+
+NO_SEQUENCES = (str, bytes, Mapping, Set)
+# Python's numbers that may become a dtype of this kind; `isinstance` takes a tuple.
+NUMBERS = {
+    "b": (bool, np.bool_),
+    "i": (int, np.integer, np.bool_),
+    "u": (int, np.integer, np.bool_),
+    "f": (Real, Decimal, np.bool_),
+}
 
 
 def matches(shape: Shape, declared: Shape) -> bool:
@@ -62,6 +75,16 @@ def in_range(values: Array, target: DType) -> bool:
         return False
     bounds = np.iinfo(target)
     return not values.size or (int(values.min()) >= bounds.min and int(values.max()) <= bounds.max)
+
+
+def require_sequences(blocks: Sequence[Any]) -> None:
+    """Refuse text, sets and mappings where sequences are expected.
+
+    Raises:
+        TypeError: There is one among ``blocks``.
+    """
+    if any(issubclass(kind, NO_SEQUENCES) for kind in set(map(type, blocks))):
+        raise TypeError("text, a set or a mapping where a sequence is expected")
 
 
 def batch_size(variable: Variable, got: int) -> FieldError:
@@ -99,8 +122,11 @@ def dense_rows(
         where = f"field {variable.name!r}, sample {number}"
         for leaf in _leaves(sample, variable.lod_level, where):
             found = _as_array(leaf, dtype, where)
-            shaped = _as_sequence if variable.lod_level else _as_row
-            arrays.append(convert(shaped(found, item, where), dtype, where))
+            if variable.lod_level:
+                found = _as_sequence(found, len(leaf), item, variable.item_shape, where)
+            else:
+                found = _as_row(found, item, variable.item_shape, where)
+            arrays.append(convert(found, dtype, where))
     return arrays
 
 
@@ -119,9 +145,9 @@ def _leaves(sample: Any, levels: int, where: str, depth: int = 0) -> Iterator[An
 
 
 def _is_sequence(value: Any) -> bool:
-    if isinstance(value, (str, bytes, dict, set, frozenset)):
+    if isinstance(value, NO_SEQUENCES) or getattr(value, "ndim", 1) == 0:
         return False
-    return hasattr(value, "__len__") and getattr(value, "ndim", 1) != 0
+    return hasattr(value, "__len__") and hasattr(value, "__iter__")
 
 
 def _kind(value: Any) -> str:
@@ -131,42 +157,51 @@ def _kind(value: Any) -> str:
 def _as_array(value: Any, dtype: DType, where: str) -> Array:
     try:
         found = np.asarray(value)
-    except (ValueError, TypeError) as error:
-        raise FieldError(f"{where}: expected rows of one shape, got {error}") from None
-    if found.dtype.kind == "O":
-        found = _whole_numbers(found, dtype, where)
-    return found
-
-
-def _whole_numbers(found: Array, dtype: DType, where: str) -> Array:
-    """Take apart an object array: Python integers beyond 64 bits are numbers, nothing else is."""
-    for value in found.flat:
-        if not isinstance(value, (int, np.integer, float, np.floating)):
-            raise FieldError(f"{where}: expected {dtype} values, got {_kind(value)} {value!r:.40}")
-    if dtype.kind != "f":
-        raise FieldError(f"{where}: expected {dtype} values, got {max(found.flat, key=abs)}")
-    try:
-        return found.astype(np.float64)
-    except OverflowError:
+        if found.dtype.kind == "f" and dtype.kind != "f":
+            # A list may be of integers still, of several types, or hold the float to name.
+            found = np.asarray(value, object)
+    except (ValueError, TypeError, RuntimeError) as error:  # RuntimeError: torch's refusals
         raise FieldError(
-            f"{where}: expected finite {dtype} values, got {max(found.flat, key=abs):.3e}"
+            f"{where}: expected {dtype} values of one shape, got {_kind(value)} ({error})"
+        ) from None
+    return _from_objects(found, dtype, where) if found.dtype.kind == "O" else found
+
+
+def _from_objects(found: Array, dtype: DType, where: str) -> Array:
+    """Return an array of Python numbers as one of the widest dtype of the kind of ``dtype``."""
+    for value in found.flat:
+        if not isinstance(value, NUMBERS[dtype.kind]):
+            raise FieldError(f"{where}: expected {dtype} values, got {_kind(value)} {value!s:.40}")
+    try:
+        return found.astype({"b": np.bool_, "f": np.float64}.get(dtype.kind, np.int64))
+    except OverflowError:
+        largest = max(found.flat, key=abs)
+        raise FieldError(
+            f"{where}: expected values in the range of {dtype}, got {_shortened(largest)}"
         ) from None
 
 
-def _as_row(found: Array, item: Shape, where: str) -> Array:
+def _shortened(number: Any) -> str:
+    digits = 40  # of more than some thousand Python makes no text at all
+    return f"{number}" if abs(number) < 10**digits else f"one of more than {digits} digits"
+
+
+def _as_row(found: Array, item: Shape, declared: Shape, where: str) -> Array:
     """Return one row as ``(1, *item)``; a flat row of the declared size is reshaped."""
-    flat = found.ndim <= 1 and -1 not in item and found.size == math.prod(item)
+    flat = found.ndim <= 1 and -1 not in declared and found.size == math.prod(item)
     if not (flat or matches(found.shape, item)):
         raise FieldError(f"{where}: expected shape {item}, got {found.shape}")
     return found.reshape(1, *item) if flat else found[np.newaxis]
 
 
-def _as_sequence(found: Array, item: Shape, where: str) -> Array:
+def _as_sequence(found: Array, length: int, item: Shape, declared: Shape, where: str) -> Array:
     """Return a sequence as ``(rows, *item)``; single values may be given bare."""
-    if found.shape == (0,):
+    if not length and not found.size:
         return found.reshape(0, *(max(0, dim) for dim in item))
-    bare = found.ndim == 1 and all(dim == 1 for dim in item)
-    if not (bare or matches(found.shape[1:], item)) or found.ndim == 0:
+    if found.shape[:1] != (length,):  # of a LoDTensor, which counts its sequences
+        raise FieldError(f"{where}: expected {length} rows, got shape {found.shape}")
+    bare = found.ndim == 1 and all(dim == 1 for dim in declared)
+    if not (bare or matches(found.shape[1:], item)):
         raise FieldError(f"{where}: expected shape {(-1, *item)}, got {found.shape}")
     return found.reshape(-1, *item) if bare else found
 
@@ -228,14 +263,14 @@ def sparse_rows(
     for number, sample in enumerate(samples):
         where = f"field {variable.name!r}, sample {number}"
         for row in _leaves(sample, variable.lod_level + 1, where):
-            indices, values = _entries(variable, row, where)
-            indices = convert(_flat(indices, "indices", where), np.dtype(np.int64), where)
+            given, weights = _entries(variable, row, where)
+            indices = _flat(given, np.dtype(np.int64), f"{where}, indices")
             outside = indices[(indices < 0) | (indices >= variable.dim)]
             if outside.size:
                 raise FieldError(
                     f"{where}: expected indices in [0, {variable.dim}), got {outside[0]}"
                 )
-            values = convert(_flat(values, "values", where), dtype or variable.dtype, where)
+            values = _flat(weights, dtype or variable.dtype, f"{where}, values")
             if len(indices) != len(values):
                 raise FieldError(
                     f"{where}: expected as many values as indices, got {len(values)} "
@@ -245,20 +280,23 @@ def sparse_rows(
     return rows
 
 
-def _flat(value: Any, what: str, where: str) -> Array:
-    found = _as_array(value, np.dtype(np.int64), where)
+def _flat(value: Any, dtype: DType, where: str) -> Array:
+    found = _as_array(value, dtype, where)
     if found.ndim != 1:
-        raise FieldError(f"{where}: expected flat {what}, got shape {found.shape}")
-    return found
+        raise FieldError(f"{where}: expected a flat sequence, got shape {found.shape}")
+    return convert(found, dtype, where)
 
 
 def _entries(variable: Variable, row: Any, where: str) -> tuple[Any, Any]:
     """Return the indices and the values of one sparse row, as they were given."""
     if variable.layout == "sparse_binary":
         return row, np.ones(len(row), bool)
-    if isinstance(row, tuple) and len(row) == 2 and isinstance(row[0], np.ndarray):
+    if isinstance(row, tuple) and len(row) == 2 and any(getattr(x, "ndim", 0) for x in row):
         return row
     for entry in row:
-        if not isinstance(entry, (tuple, list, np.ndarray)) or len(entry) != 2:
-            raise FieldError(f"{where}: expected (index, value) pairs, got {entry!r:.40}")
+        if not isinstance(entry, (tuple, list)) or len(entry) != 2:
+            raise FieldError(
+                f"{where}: expected (index, value) pairs, or a tuple of two arrays, "
+                f"got {_kind(entry)} {entry!s:.40}"
+            )
     return [entry[0] for entry in row], [entry[1] for entry in row]
