@@ -36,7 +36,7 @@ from gpufeed.sparse import SparseRows
 from gpufeed.tensor import LoDTensor
 from gpufeed.variables import Variable
 
-__all__ = ["BatchPlan"]
+__all__ = ["BatchPlan", "index_dtype"]
 
 _Section = tuple[tuple[int, ...], np.dtype[Any]]  # shape and dtype of one array in the block
 Samples = Sequence[Any]
@@ -128,7 +128,8 @@ def _lay_out(sections: list[_Section], start: int) -> tuple[list[int], int]:
     return starts, start
 
 
-def _index_dtype(largest: int) -> np.dtype[Any]:
+def index_dtype(largest: int) -> np.dtype[Any]:
+    """Return the dtype that offsets and indices up to ``largest`` travel as."""
     return np.dtype(np.int32 if largest < 2**31 else np.int64)
 
 
@@ -201,8 +202,8 @@ class _SparseField:
         num_rows, num_entries = len(row_offsets) - 1, int(row_offsets[-1])
         on_device = isinstance(place, CUDAPlace)
         self.wire: list[_Section] = [
-            (row_offsets.shape, _index_dtype(num_entries) if on_device else row_offsets.dtype),
-            ((num_entries,), _index_dtype(variable.dim)),
+            (row_offsets.shape, index_dtype(num_entries) if on_device else row_offsets.dtype),
+            ((num_entries,), index_dtype(variable.dim)),
         ]
         if variable.layout == "sparse_float":
             self.wire.append(((num_entries,), variable.dtype))
@@ -243,7 +244,7 @@ def _offset_sections(levels: Sequence[np.ndarray[Any, Any]], place: Place) -> li
     """Return what the LoD needs on ``place``; the host has it already."""
     if not isinstance(place, CUDAPlace):
         return []
-    return [(offsets.shape, _index_dtype(int(offsets[-1]))) for offsets in levels]
+    return [(offsets.shape, index_dtype(int(offsets[-1]))) for offsets in levels]
 
 
 def _write_offsets(

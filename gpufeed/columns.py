@@ -62,15 +62,10 @@ class DenseColumn:
         Raises:
             FieldError: A value does not fit; names field, sample, expected and got.
         """
-        try:
-            if self.offsets:
-                _write_sequences(self._blocks, out)
-            else:
-                _write_rows(self._blocks, out, flat=True)
-        except REFUSALS:
-            _write_converted(
-                strict.dense_rows(self._variable, self._samples, out.shape[1:], out.dtype), out
-            )
+        fast = _write_sequences if self.offsets else _write_samples
+        if _refuses(fast, self._blocks, out):
+            rows = strict.dense_rows(self._variable, self._samples, out.shape[1:], out.dtype)
+            _write_converted(rows, out)
 
 
 class SparseColumn:
@@ -124,11 +119,8 @@ class SparseColumn:
         Raises:
             FieldError: One is not a whole number in ``[0, dim)``.
         """
-        try:
-            _write_sequences(self._indices, out)
-            if out.size and (out.min() < 0 or out.max() >= self._variable.dim):
-                raise ValueError("index out of range")
-        except REFUSALS:
+        is_refused = _refuses(_write_sequences, self._indices, out)
+        if is_refused or (out.size and (out.min() < 0 or out.max() >= self._variable.dim)):
             pairs = strict.sparse_rows(self._variable, self._samples)
             _write_converted([indices for indices, _ in pairs], out)
 
@@ -139,11 +131,18 @@ class SparseColumn:
             FieldError: One does not fit.
         """
         assert self._values is not None
-        try:
-            _write_sequences(self._values, out)
-        except REFUSALS:
+        if _refuses(_write_sequences, self._values, out):
             pairs = strict.sparse_rows(self._variable, self._samples, out.dtype)
             _write_converted([values for _, values in pairs], out)
+
+
+def _refuses(write: Callable[[Rows, Array], None], blocks: Rows, out: Array) -> bool:
+    """Write by a fast path; return whether it met a value that it does not take as it is."""
+    try:
+        write(blocks, out)
+    except REFUSALS:
+        return True
+    return False
 
 
 def _offsets(blocks: Rows) -> Array:
@@ -208,6 +207,10 @@ def _write_sequences(blocks: Rows, out: Array) -> None:
         _write_rows(_flattened(blocks), out, flat=False)
     else:
         _write_lists(blocks, _flat_rows(out))
+
+
+def _write_samples(rows: Rows, out: Array) -> None:
+    _write_rows(rows, out, flat=True)
 
 
 def _write_rows(rows: Rows, out: Array, *, flat: bool) -> None:

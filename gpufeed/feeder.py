@@ -17,6 +17,7 @@ from gpufeed.grouping import Remainder, group_batches
 from gpufeed.places import CPUPlace, CUDAPlace, Place, PlaceLike, as_place, cpu_places
 from gpufeed.prefetch import FeedOptions, FeedReader
 from gpufeed.variables import Program, Variable, default_main_program
+from gpufeed.warm import warm_up
 
 __all__ = ["DataFeeder"]
 
@@ -82,6 +83,7 @@ class DataFeeder:
         self._pool = StagingPool()
         self._direct: dict[tuple[int, Place], Staging] = {}
         self._direct_lock = threading.Lock()
+        warm_up(self._variables, self.places)
 
     @property
     def place(self) -> Place:

@@ -32,7 +32,17 @@ LAYERS = {
     "readers": ["reader", "formats", "creator", "dataset"],
     "feeding": [
         *("observe.stats", "observe.record"),
-        *("strict", "loose", "columns", "fields", "grouping", "collate", "prefetch", "feeder"),
+        *(
+            "strict",
+            "loose",
+            "columns",
+            "fields",
+            "grouping",
+            "collate",
+            "warm",
+            "prefetch",
+            "feeder",
+        ),
     ],
     "faces": ["observe", "demo", "cli", "__main__"],
     "root": [""],
