@@ -110,12 +110,12 @@ class ThreadGroup:
 
     def _join(self, deadline: float) -> None:
         threads, self._threads = self._threads, []
-        for thread in threads:
-            # A garbage collection on the worker thread itself may be what closes this group.
-            if thread is not threading.current_thread():
-                thread.join(max(0.0, deadline - time.monotonic()))
-        busy = [thread.name for thread in threads if thread.is_alive()]
-        if busy and threading.current_thread().name not in busy:
+        # A garbage collection on a worker thread itself may be what closes this group.
+        others = [thread for thread in threads if thread is not threading.current_thread()]
+        for thread in others:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        busy = [thread.name for thread in others if thread.is_alive()]
+        if busy:
             warnings.warn(
                 f"{self._stage}: {', '.join(busy)} still runs the reader's or mapper's own code "
                 f"{CLOSE_TIMEOUT_S:g} s after close(), and ends when that call returns",

@@ -154,6 +154,13 @@ class Reader(ABC, Generic[T]):
             samples.close()
         self._passes.clear()
 
+    def __getstate__(self) -> dict[str, Any]:
+        # Passes stay with this object; a copy in another process begins its own.
+        return {key: value for key, value in self.__dict__.items() if key != "_passes"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _passes=WeakSet())
+
     def __enter__(self) -> Reader[T]:
         return self
 

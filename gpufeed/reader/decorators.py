@@ -163,11 +163,10 @@ class _FirstN(Reader[T]):
         self._reader = reader
 
     def open(self, epoch: int, skip: int) -> Iterator[T]:
-        if self._n is None:
-            yield from _all_of(self._reader, epoch, skip)
-        elif skip < self._n:
+        num_left = None if self._n is None else self._n - skip
+        if num_left is None or num_left > 0:
             with reading(self._reader, epoch, skip) as source:
-                yield from itertools.islice(source, self._n - skip)
+                yield from itertools.islice(source, num_left)
 
 
 def skip(reader: AnyReader[T], n: int) -> Reader[T]:
@@ -281,11 +280,6 @@ class _Repeat(Reader[T]):
         if self._num_passes is None:
             return itertools.count(epoch)
         return range(epoch * self._num_passes, (epoch + 1) * self._num_passes)
-
-
-def _all_of(reader: AnyReader[T], epoch: int, skip: int) -> Iterator[T]:
-    with reading(reader, epoch, skip) as source:
-        yield from source
 
 
 def _open_all(

@@ -57,9 +57,9 @@ class _Shuffle(Reader[T]):
         return self._open_shuffled(epoch, skip)
 
     def _open_shuffled(self, epoch: int, skip: int) -> Iterator[T]:
-        seed = random.getrandbits(64) if self._seed is None else self._seed
+        key = (random.getrandbits(64), 0) if self._seed is None else (self._seed, epoch)
         first, skip_in_block = divmod(skip, self._buf_size)
-        orders = _BlockOrders(seed, epoch, self._buf_size, first)
+        orders = _BlockOrders(*key, self._buf_size, first)
         with reading(self._reader, epoch, first * self._buf_size) as source:
             for block in blocks(source, self._buf_size):
                 order = orders.draw(len(block))[skip_in_block:]

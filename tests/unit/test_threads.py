@@ -122,9 +122,9 @@ def test_a_collection_on_the_worker_itself_ends_it():
         box.clear()  # the last reference to the consumer's iterator dies on this thread
         yield from iter(int, 1)
 
-    samples = run_ahead("suicide", source, 1)
+    samples = run_ahead("collected", source, 1)
     next(samples)
-    (thread,) = threads_named("gpufeed-suicide")
+    (thread,) = threads_named("gpufeed-collected")
     box.append(samples)
     del samples
     gate.open()

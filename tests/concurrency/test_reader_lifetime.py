@@ -1,0 +1,250 @@
+"""However a loop ends, its threads and iterators end with it; and nothing spins or runs away.
+
+That no thread is left is asserted after every test (`support.leaks`); here also *when*.
+"""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from support.readers import BrokenError, Gate, Watched, counting
+
+from gpufeed import reader as rd
+
+PIPELINES = {
+    "buffered": lambda source: rd.buffered(source, 4),
+    "xmap": lambda source: rd.xmap_readers(abs, source, 2, 4),
+    "xmap ordered": lambda source: rd.xmap_readers(abs, source, 2, 4, True),
+    "nested": lambda source: rd.batch(
+        rd.buffered(rd.map_readers(abs, rd.xmap_readers(abs, rd.buffered(source, 3), 2, 2)), 2), 2
+    ),
+    "side by side": lambda source: rd.compose(rd.buffered(source, 2), rd.buffered(source, 5)),
+    "repeated": lambda source: rd.repeat(rd.chain(rd.buffered(source, 2), source)),
+}
+
+
+def threads() -> list[str]:
+    return [name for thread in threading.enumerate() if (name := thread.name).startswith("gpufeed")]
+
+
+def assert_over(source: Watched) -> None:
+    assert threads() == []
+    assert source.num_open == 0
+
+
+@pytest.fixture(params=PIPELINES)
+def pipeline(request):
+    source = Watched(10**9)
+    return source, PIPELINES[request.param](source)
+
+
+def test_leaving_a_loop(pipeline):
+    source, reader = pipeline
+    for _ in range(3):
+        for _ in reader:
+            assert threads()
+            break
+        assert_over(source)
+
+
+def test_an_exception_in_a_loop(pipeline):
+    source, reader = pipeline
+
+    def train():
+        for _ in reader:
+            raise BrokenError
+
+    with pytest.raises(BrokenError):
+        train()
+    gc.collect()
+    assert_over(source)
+
+
+def test_dropping_an_iterator(pipeline):
+    source, reader = pipeline
+    samples = reader()
+    next(samples)
+    del samples
+    assert_over(source)
+
+
+def test_an_iterator_in_a_cycle(pipeline):
+    source, reader = pipeline
+    samples = reader()
+    next(samples)
+    cycle = [samples]
+    cycle.append(cycle)
+    del samples, cycle
+    gc.collect()
+    assert_over(source)
+
+
+def test_closing_the_reader(pipeline):
+    source, reader = pipeline
+    samples = reader()
+    next(samples)
+    reader.close()
+    assert_over(source)
+    assert list(samples) == []
+
+
+def test_an_iterator_that_was_never_begun(pipeline):
+    source, reader = pipeline
+    samples = reader()
+    assert_over(source)
+    del samples
+
+
+def test_the_end_of_the_data(pipeline):
+    source, reader = pipeline
+    list(rd.firstn(reader, 20))
+    assert_over(source)
+
+
+def test_closing_from_another_thread_is_refused_while_a_sample_is_taken():
+    gate, done = Gate(), []
+
+    def source():
+        gate.wait()
+        yield 1
+
+    reader = rd.buffered(source, 2)
+    thread = threading.Thread(target=lambda: done.extend(reader()))
+    thread.start()
+    gate.wait_for_arrival()
+    with pytest.raises(rd.base.ReaderError, match="another thread is taking a sample"):
+        reader.close()
+    gate.open()
+    thread.join(10)
+    assert done == [1]
+
+
+@pytest.mark.parametrize("order", [True, False])
+@pytest.mark.parametrize(("process_num", "buffer_size"), [(1, 1), (2, 1), (3, 4), (4, 9)])
+def test_the_window_bounds_what_is_read_and_not_delivered(order, process_num, buffer_size):
+    source = Watched(200)
+    reader = rd.xmap_readers(abs, source, process_num, buffer_size, order)
+    for num_delivered, _ in enumerate(reader, start=1):
+        source.wait_until_read(min(200, num_delivered + 1))
+        assert source.num_read - num_delivered <= process_num + buffer_size
+
+
+@pytest.mark.parametrize("order", [True, False])
+def test_the_window_is_wide_enough_for_every_mapper(order):
+    """All mappers are inside the mapper at once, round after round, or the barrier breaks."""
+    everybody = threading.Barrier(4)
+
+    def mapper(sample):
+        everybody.wait(timeout=10)
+        return sample
+
+    reader = rd.xmap_readers(mapper, counting(40), 4, 1, order)
+    assert sorted(reader) == list(range(40))
+
+
+def test_one_slow_sample_holds_back_no_more_than_the_window():
+    gate, source = Gate(), Watched(100)
+
+    def mapper(sample):
+        if sample == 0:
+            gate.wait()
+        return sample
+
+    samples = rd.xmap_readers(mapper, source, 2, 6, order=True)()
+    first: list[int] = []
+    thread = threading.Thread(target=lambda: first.append(next(samples)))
+    thread.start()
+    source.wait_until_read(8)
+    assert source.num_read == 8
+    gate.open()
+    thread.join(10)
+    assert first == [0]
+    assert list(samples) == list(range(1, 100))
+
+
+def test_waiting_for_a_slow_sample_takes_no_processor_time():
+    stall = threading.Event()
+
+    def mapper(sample):
+        if sample == 0:
+            stall.wait(0.5)
+        return sample
+
+    reader = rd.xmap_readers(mapper, counting(50), 4, 8, order=True)
+    begin = time.process_time()
+    assert list(reader) == list(range(50))
+    assert time.process_time() - begin < 0.25
+
+
+def test_two_passes_of_one_reader_run_side_by_side():
+    reader = rd.buffered(counting(50), 3)
+    assert list(zip(reader(), reader(), strict=True)) == [(n, n) for n in range(50)]
+
+
+def run_script(script: str) -> tuple[int, str, float]:
+    begin = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+    )
+    return done.returncode, done.stderr, time.monotonic() - begin
+
+
+PRELUDE = """
+import itertools, threading
+from gpufeed import reader as rd
+"""
+
+
+@pytest.mark.parametrize(
+    "pipeline",
+    [
+        "rd.buffered(itertools.count, 4)",
+        "rd.xmap_readers(abs, itertools.count, 2, 4)",
+        "rd.batch(rd.buffered(rd.xmap_readers(abs, itertools.count, 2, 4, True), 2), 3)",
+    ],
+)
+@pytest.mark.parametrize("end", ["", "raise KeyError('of the training loop')"])
+def test_the_interpreter_exits_with_a_pass_in_the_middle(pipeline, end):
+    code, errors, _ = run_script(f"{PRELUDE}samples = {pipeline}()\nnext(samples)\n{end}")
+    assert code == (1 if end else 0)
+    assert errors.strip().endswith("KeyError: 'of the training loop'" if end else "")
+    assert ("Traceback" in errors) == bool(end)
+
+
+def test_the_interpreter_exits_while_a_reader_never_returns():
+    code, errors, _ = run_script(
+        PRELUDE
+        + """
+def source():
+    yield 1
+    threading.Event().wait()
+samples = rd.buffered(source, 4)()
+next(samples)
+"""
+    )
+    assert code == 0
+    assert "buffered: gpufeed-buffered still runs the reader's or mapper's own code" in errors
+    assert "Traceback" not in errors
+
+
+def test_ctrl_c_reaches_a_consumer_that_waits():
+    code, errors, _ = run_script(
+        PRELUDE
+        + """
+import os, signal
+never = threading.Event()
+def source():
+    yield 1
+    os.kill(os.getpid(), signal.SIGINT)
+    never.wait(0.3)
+for _ in rd.buffered(source, 4):
+    pass
+"""
+    )
+    assert "KeyboardInterrupt" in errors
+    assert code != 0
