@@ -63,10 +63,7 @@ class FieldMap:
         if all(issubclass(kind, Mapping) for kind in kinds):
             return [self._named(samples, name) for name in self._names]
         if any(issubclass(kind, (tuple, list, Mapping)) for kind in kinds):
-            raise FieldError(
-                "a batch must hold samples of one kind (rows of fields, dicts, or bare values), "
-                "got " + ", ".join(sorted(kind.__name__ for kind in kinds))
-            )
+            raise _of_another_kind(samples)
         if len(self._names) != 1 or (self._order and self._order != [0]):
             raise FieldError(
                 f"sample 0: expected {self._wanted()}, got {type(samples[0]).__name__}"
@@ -124,12 +121,23 @@ class FieldMap:
         raise FieldError(f"field {name!r}: a sample's mapping does not answer for its own key")
 
 
+def _of_another_kind(samples: Sequence[Any]) -> FieldError:
+    """Return the error that names the first sample which is not what the first one is."""
+    first = isinstance(samples[0], Mapping)
+    number, sample = next(
+        (number, sample)
+        for number, sample in enumerate(samples)
+        if isinstance(sample, (tuple, list)) or isinstance(sample, Mapping) != first
+    )
+    return FieldError(
+        f"sample {number}: expected {'a dict' if first else 'the bare value of one field'}, as "
+        f"sample 0 is, got {type(sample).__name__}"
+    )
+
+
 def _as_list(batch: Iterable[Any]) -> list[Any]:
-    try:
-        return list(batch)
-    except TypeError:
-        if callable(batch) or not hasattr(batch, "__iter__"):
-            raise FieldError(
-                f"a mini-batch must be an iterable of samples, got {type(batch).__name__}"
-            ) from None
-        raise
+    # Text and mappings are iterables too, and a 0-d array claims to be one: of no samples.
+    empty_claim = isinstance(batch, (str, bytes, Mapping)) or getattr(batch, "ndim", 1) == 0
+    if empty_claim or not hasattr(batch, "__iter__"):
+        raise FieldError(f"a mini-batch must be an iterable of samples, got {type(batch).__name__}")
+    return list(batch)

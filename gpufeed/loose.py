@@ -2,6 +2,7 @@
 
 Floats are cut to integers, integers wrap, None is NaN and text is parsed. The declared shape is
 used only where the rank differs from it, and not at all if it leaves two or more dimensions open.
+What no integer can stand for, NaN and the infinities, is refused even here.
 
 Source: ``fluid.DataFeeder`` of PaddlePaddle 1.x.
 """
@@ -20,6 +21,11 @@ from gpufeed.variables import Variable
 __all__ = ["LooseColumn"]
 
 Array = np.ndarray[Any, Any]
+DType = np.dtype[Any]
+Rows = Sequence[Any]
+
+# What NumPy (ArithmeticError: out of range) and torch (RuntimeError) say to what they cannot take.
+REFUSALS = (TypeError, ValueError, ArithmeticError, RuntimeError)
 
 
 class LooseColumn:
@@ -32,20 +38,13 @@ class LooseColumn:
 
     __slots__ = ("_values", "offsets", "shape")
 
-    def __init__(self, variable: Variable, samples: Sequence[Any], dtype: np.dtype[Any]) -> None:
-        lengths: list[list[int]] = []
-        rows: Sequence[Any] = samples
-        for level in range(variable.lod_level):
-            try:
-                lengths.append([len(row) for row in rows])
-                rows = list(chain.from_iterable(rows))
-            except TypeError as error:
-                raise FieldError(
-                    f"field {variable.name!r}: expected sequences nested "
-                    f"{variable.lod_level} deep, got {error} at depth {level}"
-                ) from None
-        self._values = _reshaped(variable, _converted(variable, rows, dtype))
-        self.offsets = [np.cumsum([0, *level], dtype=np.int64) for level in lengths]
+    def __init__(self, variable: Variable, samples: Rows, dtype: DType) -> None:
+        try:
+            self.offsets, rows = _peel(samples, variable.lod_level)
+            values = _converted(rows, dtype)
+        except REFUSALS as error:
+            raise _explain(variable, samples, dtype, error) from None
+        self._values = _reshaped(variable, values)
         self.shape = self._values.shape
         if self.offsets and self.offsets[-1][-1] != len(self._values):
             raise FieldError(
@@ -58,16 +57,47 @@ class LooseColumn:
         np.copyto(out, self._values)
 
 
-def _converted(variable: Variable, rows: Sequence[Any], dtype: np.dtype[Any]) -> Array:
+def _peel(samples: Rows, levels: int) -> tuple[list[Array], Rows]:
+    """Return the offsets of each level, and the rows below the lowest one."""
+    offsets = []
+    rows = samples
+    for _ in range(levels):
+        offsets.append(np.cumsum([0, *map(len, rows)], dtype=np.int64))
+        rows = list(chain.from_iterable(rows))
+    return offsets, rows
+
+
+def _converted(rows: Rows, dtype: DType) -> Array:
     try:
-        try:
+        with np.errstate(invalid="raise"):  # NumPy only warns of an array's NaN as an integer
             return np.array(rows, dtype)
-        except OverflowError:  # Python integers that do not fit wrap, as arrays of them do
-            return np.array(rows).astype(dtype)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise FieldError(
-            f"field {variable.name!r}: expected values of {dtype}, got {error}"
-        ) from None
+    except ArithmeticError:
+        if dtype.kind not in "iu":
+            raise
+    # What does not fit wraps; NumPy does that to arrays of integers, but not to Python's own.
+    whole = np.frompyfunc(int, 1, 1)(np.array(rows, object))
+    low_bits: Array = whole & (2**64 - 1)
+    return low_bits.astype(np.uint64).astype(dtype)
+
+
+def _explain(variable: Variable, samples: Rows, dtype: DType, error: Exception) -> FieldError:
+    """Return the error that names the first sample that cannot be converted, or is no such shape.
+
+    ``error`` is what was said of the column as a whole.
+    """
+    before = None
+    for number, sample in enumerate(samples):
+        where = f"field {variable.name!r}, sample {number}"
+        try:
+            _, rows = _peel([sample], variable.lod_level)
+            shape = _converted(rows, dtype).shape[1:]
+        except REFUSALS as refusal:
+            depth = f" nested {variable.lod_level} deep" * (variable.lod_level > 0)
+            got = f"{type(sample).__name__} ({refusal})"
+            return FieldError(f"{where}: expected {dtype} values{depth}, got {got}")
+        if rows and shape != (before := before if before is not None else shape):
+            return FieldError(f"{where}: expected shape {before} as before it, got {shape}")
+    return FieldError(f"field {variable.name!r}: expected {dtype} values, got {error}")
 
 
 def _reshaped(variable: Variable, values: Array) -> Array:

@@ -171,19 +171,22 @@ def _from_objects(found: Array, dtype: DType, where: str) -> Array:
     """Return an array of Python numbers as one of the widest dtype of the kind of ``dtype``."""
     for value in found.flat:
         if not isinstance(value, NUMBERS[dtype.kind]):
-            raise FieldError(f"{where}: expected {dtype} values, got {_kind(value)} {value!s:.40}")
+            raise FieldError(
+                f"{where}: expected {dtype} values, got {_kind(value)} {_short(value)}"
+            )
     try:
         return found.astype({"b": np.bool_, "f": np.float64}.get(dtype.kind, np.int64))
     except OverflowError:
         largest = max(found.flat, key=abs)
         raise FieldError(
-            f"{where}: expected values in the range of {dtype}, got {_shortened(largest)}"
+            f"{where}: expected values in the range of {dtype}, got {_short(largest)}"
         ) from None
 
 
-def _shortened(number: Any) -> str:
-    digits = 40  # of more than some thousand Python makes no text at all
-    return f"{number}" if abs(number) < 10**digits else f"one of more than {digits} digits"
+def _short(value: Any) -> str:
+    if isinstance(value, int) and value.bit_length() > 128:
+        return f"one of {value.bit_length()} bits"  # Python makes no text of huge numbers
+    return f"{value!s:.40}"
 
 
 def _as_row(found: Array, item: Shape, declared: Shape, where: str) -> Array:
