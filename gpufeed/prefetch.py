@@ -187,9 +187,14 @@ class _Step:
 
 
 class _Budget:
-    """Bounds the bytes that are produced and not yet delivered; one step may always pass."""
+    """Bounds the bytes that are produced and not yet delivered; one step may always pass.
+
+    Attributes:
+        blocked_s: Seconds `reserve` has waited.
+    """
 
     def __init__(self, max_nbytes: int | None) -> None:
+        self.blocked_s = 0.0
         self._max_nbytes = max_nbytes
         self._nbytes = 0
         self._is_closed = False
@@ -200,7 +205,9 @@ class _Budget:
         with self._changed:
             if self._max_nbytes is not None:
                 most = max(0, self._max_nbytes - nbytes)
+                since_s = time.perf_counter()
                 self._changed.wait_for(lambda: self._is_closed or self._nbytes <= most)
+                self.blocked_s += time.perf_counter() - since_s
             self._nbytes += nbytes
 
     def release(self, nbytes: int) -> None:
@@ -271,7 +278,7 @@ class _Producer:
         return _Step(staged, sum(plan.num_samples for plan in plans), nbytes)
 
     def _blocked_s(self) -> float:
-        return sum(staging.blocked_s for staging in self.stagings)
+        return self.budget.blocked_s + sum(staging.blocked_s for staging in self.stagings)
 
     def close(self) -> None:
         """Wake the thread that runs this, wherever it waits."""

@@ -130,7 +130,12 @@ class HostStaging:
         lease = self.ring.lease(slab)
         make = partial(view_at, root_view(lease))
         wire, unpacked = plan.wire_arrays(make), plan.unpacked_arrays(make)
-        plan.write(wire)
+        try:
+            plan.write(wire)
+        except BaseException:
+            # The traceback holds the slab. Whoever keeps it, keeps it as a feed is kept.
+            self.ring.deliver(lease, None)
+            raise
         if unpacked:
             plan.unpack(wire, unpacked, None)
         return Staged(plan.feed(wire, unpacked, lease), lease, None, plan.nbytes)
@@ -242,7 +247,7 @@ class StagingPool:
     def __init__(self) -> None:
         self._idle: dict[tuple[int, Place, int | None], list[Staging]] = {}
         self._all: WeakSet[Staging] = WeakSet()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a finalizer that ends a pass may run inside it
 
     def borrow(self, places: Sequence[Place], depth: int | None) -> list[Staging]:
         """Take one staging for each place; a place may repeat.
