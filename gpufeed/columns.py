@@ -201,7 +201,9 @@ def _write_sequences(blocks: Rows, out: Array) -> None:
     first = blocks[0]
     if not len(first):
         first = next(block for block in blocks if len(block))
-    if not isinstance(first, (list, tuple)):  # an array, or what NumPy takes for one
+    if not isinstance(first, (list, tuple)):
+        if not isinstance(first, np.ndarray):
+            blocks = _arrays(blocks)
         _concatenate(blocks, out if np.ndim(first) > 1 else _flat_rows(out))
     elif isinstance(first[0], (list, tuple, np.ndarray)):
         _write_rows(_flattened(blocks), out, flat=False)
@@ -252,6 +254,14 @@ def _flat_rows(out: Array) -> Array:
 def _require_lengths(rows: Rows, length: int) -> None:
     if set(map(len, rows)) != {length}:
         raise ValueError("another length")
+
+
+def _arrays(blocks: Rows) -> list[Array]:
+    """Return other libraries' arrays as NumPy's, of as many rows as they were counted to have."""
+    arrays = [np.asarray(block) for block in blocks]
+    if list(map(len, arrays)) != list(map(len, blocks)):  # a LoDTensor counts its sequences
+        raise ValueError("another length")
+    return arrays
 
 
 def _concatenate(blocks: Rows, out: Array) -> None:
