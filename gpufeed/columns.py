@@ -101,6 +101,7 @@ class SparseColumn:
     def _split_entries(self, rows: Rows) -> None:
         """Take rows apart that are (indices, values) array pairs, or lists of (index, value)."""
         if rows and type(rows[0]) is tuple and isinstance(rows[0][0], np.ndarray):
+            _require_types(rows, {tuple})
             self._indices, self._values = _transpose(rows)
             _require_types(self._indices, {np.ndarray})
             self.row_offsets = _offsets(self._indices)
