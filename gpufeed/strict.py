@@ -178,9 +178,7 @@ def _from_objects(found: Array, dtype: DType, where: str) -> Array:
         return found.astype({"b": np.bool_, "f": np.float64}.get(dtype.kind, np.int64))
     except OverflowError:
         largest = max(found.flat, key=abs)
-        raise FieldError(
-            f"{where}: expected values in the range of {dtype}, got {_short(largest)}"
-        ) from None
+        raise FieldError(f"{where}: expected {_ranged(dtype)}, got {_short(largest)}") from None
 
 
 def _short(value: Any) -> str:
@@ -230,19 +228,22 @@ def convert(found: Array, dtype: DType, where: str) -> Array:
     if not in_range(found, dtype):
         bounds = np.iinfo(dtype)
         outside = found[(found < bounds.min) | (found > bounds.max)]
-        raise FieldError(
-            f"{where}: expected {dtype} values in [{bounds.min}, {bounds.max}], got {outside[0]}"
-        )
+        raise FieldError(f"{where}: expected {_ranged(dtype)}, got {outside[0]}")
     return found.astype(dtype)
 
 
 def _require_finite(found: Array, converted: Array, where: str) -> None:
     overflowed = np.isinf(converted) & np.isfinite(found)
     if overflowed.any():
-        raise FieldError(
-            f"{where}: expected values in the range of {converted.dtype}, got "
-            f"{found[overflowed][0]}"
-        )
+        expected = _ranged(converted.dtype)
+        raise FieldError(f"{where}: expected {expected}, got {found[overflowed][0]!s}")
+
+
+def _ranged(dtype: DType) -> str:
+    if dtype.kind == "f":
+        return f"values in the range of {dtype}"
+    bounds = np.iinfo(dtype)
+    return f"{dtype} values in [{bounds.min}, {bounds.max}]"
 
 
 def _plain(dtype: DType) -> str:
