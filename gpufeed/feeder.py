@@ -242,7 +242,7 @@ class DataFeeder:
             return cuda_places() if isinstance(self.place, CUDAPlace) else cpu_places()
         try:
             count = int(num_places)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             count = 0
         if count < 1:
             raise PlaceError(f"num_places must be a whole number >= 1, got {num_places!r}")
