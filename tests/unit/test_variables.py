@@ -84,9 +84,11 @@ def test_conversion():
         ({"lod_level": -1}, "lod_level must be a whole number >= 0, got -1"),
         ({"lod_level": True}, "lod_level must be a whole number >= 0, got True"),
         ({"lod_level": 1, "shape": [3, -1]}, "leave its first dimension free"),
+        ({"shape": [], "append_batch_size": False}, "shape must have a batch dimension"),
+        ({"dtype": "int64", "scale": 2.0}, "scale must be None for dtype int64"),
         (
-            {"lod_level": 1, "shape": [], "append_batch_size": False},
-            "leave its first dimension free",
+            {"dtype": "int64", "wire_dtype": "float32"},
+            "wire_dtype must become int64 without losing",
         ),
         ({"layout": "csr"}, "layout must be one of dense, sparse_binary, sparse_float, got 'csr'"),
         ({"layout": "sparse_float", "shape": [2, 3]}, r"must be \[dim\] with dim >= 1"),
