@@ -294,7 +294,7 @@ def _write_converted(arrays: list[Array], out: Array) -> None:
 
 def _write_lists(blocks: Rows, out: Array) -> None:
     """Write lists of Python (or NumPy) scalars, one after the other."""
-    strict.require_sequences(blocks)
+    _require_types(blocks, {list, tuple})
     values = _PACKERS[out.dtype](blocks)
     if len(values) != len(out):
         raise ValueError("another number of values")

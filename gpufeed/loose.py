@@ -69,7 +69,8 @@ def _peel(samples: Rows, levels: int) -> tuple[list[Array], Rows]:
 
 def _converted(rows: Rows, dtype: DType) -> Array:
     try:
-        with np.errstate(invalid="raise"):  # NumPy only warns of an array's NaN as an integer
+        # NumPy only warns of an array's NaN as an integer, and of floats that become infinite.
+        with np.errstate(invalid="raise", over="ignore"):
             return np.array(rows, dtype)
     except ArithmeticError:
         if dtype.kind not in "iu":
