@@ -33,7 +33,6 @@ from gpufeed.observe.record import Recorder
 from gpufeed.observe.stats import FeedStats
 from gpufeed.places import Place
 from gpufeed.reader.base import Reader, open_reader
-from gpufeed.reader.position import Position
 
 __all__ = ["FeedOptions", "FeedReader"]
 
@@ -125,13 +124,6 @@ class FeedReader(Reader[Feeds]):
             if producer.is_over:
                 self._pool.give_back(stagings, depth)
 
-    def _deliver(self, position: Position) -> Generator[Feeds, None, None]:
-        # As for any reader, but without a variable or an enumeration that would keep the feed.
-        with closing(self.open(position.epoch, position.delivered)) as feeds:
-            for box in map(_boxed, feeds):
-                position.delivered += 1
-                yield box.pop()
-
     def _hand_out(self, step: _Step | None, producer: _Producer, bar: Any) -> list[Feeds]:
         if step is None:
             return []
@@ -166,10 +158,6 @@ class FeedReader(Reader[Feeds]):
             num_slabs=self._pool.num_slabs,
             slab_nbytes=self._pool.nbytes,
         )
-
-
-def _boxed(feeds: Feeds) -> list[Feeds]:
-    return [feeds]
 
 
 def _one_by_one(batches: Iterable[Batch]) -> Iterator[list[Batch]]:

@@ -99,8 +99,8 @@ class Reader(ABC, Generic[T]):
 
     def _deliver(self, position: Position) -> Generator[T, None, None]:
         with reading(self, position.epoch, position.delivered) as source:
-            # No variable here may keep a sample that the consumer has dropped.
-            yield from map(position.count, source)
+            # No variable here: it would keep a sample that the consumer has dropped.
+            yield from position.count(source)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position of the last pass that was started, as a small JSON object.

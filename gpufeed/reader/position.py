@@ -7,9 +7,11 @@ decides which samples come in which order, and nothing that only decides how fas
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
+from itertools import compress
+from operator import length_hint
 from typing import Any, TypeVar
 
 from gpufeed.errors import ReaderError
@@ -19,24 +21,40 @@ __all__ = ["Position", "fingerprint", "restore_position", "save_position"]
 T = TypeVar("T")
 
 VERSION = 1
+_TRUTHS = range(1, sys.maxsize)
 
 
-@dataclass(slots=True)
 class Position:
     """The pass that is running, or the next one to run, and how far it has come.
 
-    Attributes:
+    >>> position = Position(epoch=1, delivered=10)
+    >>> next(position.count(iter("abc"))), position.delivered
+    ('a', 11)
+
+    Args:
         epoch: Number of the pass, from 0.
-        delivered: What its consumer has received of it.
+        delivered: How many samples of it its consumer has received.
     """
 
-    epoch: int = 0
-    delivered: int = 0
+    __slots__ = ("_before", "_passed", "epoch")
 
-    def count(self, sample: T) -> T:
-        """Return ``sample``, counted as delivered: inside the loop's body it is."""
-        self.delivered += 1
-        return sample
+    def __init__(self, epoch: int = 0, delivered: int = 0) -> None:
+        self.epoch = epoch
+        self._before = delivered
+        self._passed = iter(_TRUTHS)
+
+    @property
+    def delivered(self) -> int:
+        """Samples that the consumer has received."""
+        return self._before + len(_TRUTHS) - length_hint(self._passed)
+
+    def count(self, samples: Iterator[T]) -> Iterator[T]:
+        """Pass samples on and count them: inside the loop's body a sample is delivered.
+
+        A range gives up one number for each sample that `compress` lets through, and knows how
+        many it has left. So counting runs at the speed of C, and keeps no sample alive.
+        """
+        return compress(samples, self._passed)
 
 
 def fingerprint(identity: str) -> str:

@@ -15,6 +15,7 @@ import pytest
 from support.readers import BrokenError, Gate, Watched, counting
 
 from gpufeed import reader as rd
+from gpufeed.errors import ReaderError
 
 PIPELINES = {
     "buffered": lambda source: rd.buffered(source, 4),
@@ -119,7 +120,7 @@ def test_closing_from_another_thread_is_refused_while_a_sample_is_taken():
     thread = threading.Thread(target=lambda: done.extend(reader()))
     thread.start()
     gate.wait_for_arrival()
-    with pytest.raises(rd.base.ReaderError, match="another thread is taking a sample"):
+    with pytest.raises(ReaderError, match="another thread is taking a sample"):
         reader.close()
     gate.open()
     thread.join(10)
@@ -199,6 +200,7 @@ def run_script(script: str) -> tuple[int, str, float]:
 PRELUDE = """
 import itertools, threading
 from gpufeed import reader as rd
+from gpufeed.errors import ReaderError
 """
 
 
