@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from pathlib import Path
 
 from gpufeed.demo.tasks import NAMES, Task, make_task
@@ -48,7 +49,8 @@ def run(
                 print(f"\n{name}: skipped; --data DIR brings the files")
             else:
                 print(f"\n{name}: {task.title}")
-                trainer = Trainer(task, places, batch_size=batch_size, seed=seed, progress=True)
+                watched = sys.stderr.isatty()  # a bar in a log file is a line a tenth of a second
+                trainer = Trainer(task, places, batch_size=batch_size, seed=seed, progress=watched)
                 _train(task, trainer, num_passes)
 
 
