@@ -200,11 +200,9 @@ class _SparseField:
         self._column = SparseColumn(variable, samples)
         row_offsets = self._column.row_offsets
         num_rows, num_entries = len(row_offsets) - 1, int(row_offsets[-1])
-        on_device = isinstance(place, CUDAPlace)
-        self.wire: list[_Section] = [
-            (row_offsets.shape, index_dtype(num_entries) if on_device else row_offsets.dtype),
-            ((num_entries,), index_dtype(variable.dim)),
-        ]
+        # One dtype for both, as SciPy, torch and cuSPARSE want it.
+        dtype = index_dtype(max(num_entries, variable.dim))
+        self.wire: list[_Section] = [(row_offsets.shape, dtype), ((num_entries,), dtype)]
         if variable.layout == "sparse_float":
             self.wire.append(((num_entries,), variable.dtype))
         self._num_csr = len(self.wire)

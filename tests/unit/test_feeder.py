@@ -256,3 +256,32 @@ class TestFeedParallel:
     def test_num_places_is_a_number(self, num_places):
         with pytest.raises(PlaceError, match="num_places must be a whole number >= 1, got"):
             next(make_feeder(X).feed_parallel([[1]], num_places=num_places))
+
+
+BATCH_OF_TAGS = [(1, [(3, 0.5)]), (0, [(0, 1.0), (4, 2.0)])]
+
+
+class TestInterop:
+    @pytest.fixture
+    def feed(self):
+        return make_feeder(LABEL, {**TAGS, "layout": "sparse_float"}).feed(BATCH_OF_TAGS)
+
+    @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta:UserWarning")
+    def test_a_feed_becomes_torch_tensors_over_the_same_memory(self, feed):
+        torch = pytest.importorskip("torch")
+        tensors = feed.to_torch()
+        assert list(tensors) == ["label", "tags"]
+        assert tensors["label"].data_ptr() == feed["label"].data.ctypes.data
+        tags = tensors["tags"]
+        assert tags.col_indices().data_ptr() == feed["tags"].indices.ctypes.data
+        torch._validate_sparse_csr_tensor_args(
+            tags.crow_indices(), tags.col_indices(), tags.values(), tags.shape
+        )
+        assert tags.to_dense().tolist() == [[0, 0, 0, 0.5, 0], [1, 0, 0, 0, 2]]
+
+    @pytest.mark.parametrize(("dim", "dtype"), [(5, np.int32), (2**31, np.int64)])
+    def test_sparse_rows_have_one_index_dtype_as_other_libraries_want(self, dim, dtype):
+        pytest.importorskip("scipy")
+        rows = feed_column([[3, 0], [4]], [dim], layout="sparse_binary")
+        assert rows.offsets.dtype == rows.indices.dtype == dtype
+        assert rows.to_scipy().sum(axis=1).tolist() == [2, 1]
