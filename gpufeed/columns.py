@@ -294,7 +294,9 @@ def _write_converted(arrays: list[Array], out: Array) -> None:
 
 def _write_lists(blocks: Rows, out: Array) -> None:
     """Write lists of Python (or NumPy) scalars, one after the other."""
-    _require_types(blocks, {list, tuple})
+    if set(map(type, blocks)) != {list}:
+        _require_types(blocks, {list, tuple})
+        blocks = list(map(list, blocks))
     values = _PACKERS[out.dtype](blocks)
     if len(values) != len(out):
         raise ValueError("another number of values")
@@ -304,7 +306,7 @@ def _write_lists(blocks: Rows, out: Array) -> None:
 def _packed(typecode: str, blocks: Rows) -> Array:
     packed = array(typecode)
     for block in blocks:
-        packed.fromlist(block if type(block) is list else list(block))
+        packed.fromlist(block)
     return np.frombuffer(packed, typecode)
 
 

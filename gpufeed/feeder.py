@@ -230,10 +230,12 @@ class DataFeeder:
 
     def _direct_staging(self, slot: int, place: Place) -> Staging:
         """Return the staging of a place that is fed directly; one for the feeder's life."""
-        with self._direct_lock:
-            if (slot, place) not in self._direct:
-                self._direct[slot, place] = self._pool.take(slot, place, None)
-            return self._direct[slot, place]
+        staging = self._direct.get((slot, place))
+        if staging is None:
+            with self._direct_lock:
+                staging = self._direct.get((slot, place)) or self._pool.take(slot, place, None)
+                self._direct[slot, place] = staging
+        return staging
 
     def _places(self, num_places: int | None) -> list[Place]:
         if num_places is None:
