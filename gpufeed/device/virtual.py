@@ -21,6 +21,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Any
@@ -126,9 +127,28 @@ class VirtualEvent:
         self.error = error
         self._passed.set()
 
-    def wait(self) -> None:
-        """Block until the event has passed, whatever became of the work before it."""
-        self._passed.wait()
+
+class _Outcome:
+    """The first error of a stream's work.
+
+    The stream has it and so has each piece of work, but not the thread: the traceback of an error
+    that was raised may hold the stream, and a thread that held the error would keep both for ever.
+    """
+
+    def __init__(self) -> None:
+        self.error: BaseException | None = None
+
+    def run(self, work: Work) -> None:
+        """Do ``work``, unless some failed before: like a device, which does nothing more then."""
+        if self.error is None:
+            try:
+                work()
+            except BaseException as caught:  # noqa: BLE001 - handed to whoever synchronizes
+                self.error = caught
+
+    def reach(self, event: VirtualEvent) -> None:
+        """Let ``event`` pass."""
+        event.set(self.error)
 
 
 class VirtualStream:
@@ -148,7 +168,8 @@ class VirtualStream:
         if settings.jitter:
             number = next(settings.stream_numbers)
             delays = random.Random(None if settings.seed is None else settings.seed * 1009 + number)
-        self._queue: SimpleQueue[Work | VirtualEvent | None] = SimpleQueue()
+        self._outcome = _Outcome()
+        self._queue: SimpleQueue[Work | None] = SimpleQueue()
         self._thread = threading.Thread(
             target=_work_through,
             args=(self._queue, delays),
@@ -166,18 +187,18 @@ class VirtualStream:
 
         What it raises is raised again by the next `synchronize` of this stream or of a later event.
         """
-        self._put(work)
+        self._put(partial(self._outcome.run, work))
 
     def wait(self, event: Event) -> None:
         """Hold all work enqueued from now on until ``event`` has passed."""
-        self._put(event.synchronize)
+        self.call(event.synchronize)
 
     def record(self) -> VirtualEvent:
         """Return an event that passes once everything enqueued so far is done."""
         if not self._stop.alive:
             return self._last
         event = VirtualEvent()
-        self._put(event)
+        self._put(partial(self._outcome.reach, event))
         return event
 
     def synchronize(self) -> None:
@@ -191,7 +212,7 @@ class VirtualStream:
         if self._thread.ident is not None and self._thread is not threading.current_thread():
             self._thread.join()
 
-    def _put(self, work: Work | VirtualEvent) -> None:
+    def _put(self, work: Work) -> None:
         if not self._stop.alive:
             raise PlaceError("VirtualStream: the stream is closed")
         if self._thread.ident is None:
@@ -201,21 +222,12 @@ class VirtualStream:
         self._queue.put(work)
 
 
-def _work_through(
-    queue: SimpleQueue[Work | VirtualEvent | None], delays: random.Random | None
-) -> None:
-    error: BaseException | None = None
+def _work_through(queue: SimpleQueue[Work | None], delays: random.Random | None) -> None:
     never = threading.Event()
     while (work := queue.get()) is not None:
         if delays is not None:
             never.wait(delays.uniform(0, _JITTER_S))
-        if isinstance(work, VirtualEvent):
-            work.set(error)
-        elif error is None:  # like a device: nothing runs after the first failure
-            try:
-                work()
-            except BaseException as caught:  # noqa: BLE001 - handed to whoever synchronizes
-                error = caught
+        work()
         del work  # or this thread would keep the last batch alive until the next one
 
 

@@ -235,6 +235,20 @@ class TestErrors:
         with pytest.raises(WorkError):
             stream.synchronize()
 
+    def test_an_error_that_holds_the_stream_does_not_keep_its_thread(self):
+        def work_in_vain():
+            stream = VirtualStream()
+            stream.call(fail)
+            stream.synchronize()
+
+        before = set(threading.enumerate())
+        with pytest.raises(WorkError):
+            work_in_vain()
+        (thread,) = set(threading.enumerate()) - before
+        gc.collect()
+        thread.join(10)
+        assert not thread.is_alive()
+
     def test_the_end_of_a_block_raises_what_its_work_raised(self):
         with virtual_devices(1), pytest.raises(WorkError), virtual_stream("cuda:0") as stream:
             stream.call(fail)
