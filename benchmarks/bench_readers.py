@@ -11,7 +11,10 @@ large enough for memory to matter, and more than 2 mapping threads.
 
 Command: ``python benchmarks readers``
 
-Last result: see README, "Measured".
+Last result (2 cores of an AMD EPYC virtual machine, Python 3.11.7), microseconds a sample over the
+floor: shuffle + batch 0.09, 0.10 and 0.41 with buffers of 1,000, 10,000 and 1,000,000; buffered
+0.44 and 0.25 with sizes of 100 and 1,000, and up to twice that while the other core is busy, for
+what is left there is the change of threads; ordered xmap_readers 1.03 to 1.2 times unordered.
 """
 
 from __future__ import annotations

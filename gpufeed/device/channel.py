@@ -23,6 +23,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import repeat, starmap
 from typing import Any, Generic, TypeVar
 
 from gpufeed.errors import ReaderTimeout
@@ -79,6 +80,7 @@ class Channel(Generic[T]):
 
     def __init__(self, capacity: int = 0, *, num_producers: int = 1, name: str = "channel") -> None:
         self._name = name
+        self._capacity = max(0, capacity)
         self._limit = capacity if capacity > 0 else sys.maxsize
         self._half = self._limit // 2
         self._num_unfinished = num_producers
@@ -94,9 +96,7 @@ class Channel(Generic[T]):
 
         Several producers that find room at the same moment may each put one item into it.
         """
-        if len(self._queue) >= self._limit:
-            self._wait_for_room()
-        if self._is_closed:
+        if len(self._queue) >= self._limit and not self._wait_for_room():
             return False
         self._queue.append(item)
         if self._consumers:
@@ -108,12 +108,10 @@ class Channel(Generic[T]):
 
         The same as a loop over `put`, without a call for each item.
         """
-        queue, limit, consumers = self._queue, self._limit, self._consumers
+        queue, consumers = self._queue, self._consumers
         append = queue.append
         for item in source:
-            if len(queue) >= limit:
-                self._wait_for_room()
-            if self._is_closed:
+            if len(queue) >= self._limit and not self._wait_for_room():
                 return
             append(item)
             if consumers:
@@ -170,11 +168,10 @@ class Channel(Generic[T]):
             yield first.pop()
             # Going below half wakes a producer, which `_pop` does; below half none can sleep.
             num_unlocked = num_queued - self._half - 1 if num_queued > self._half else num_queued
-            for _ in range(num_unlocked):
-                try:
-                    yield popleft()
-                except IndexError:  # closed by another thread since we looked
-                    return
+            try:
+                yield from starmap(popleft, repeat((), num_unlocked))
+            except IndexError:  # closed by another thread since we looked
+                return
 
     def finish(self, error: BaseException | None = None) -> None:
         """Say that this producer puts nothing more, and why if it failed.
@@ -191,6 +188,7 @@ class Channel(Generic[T]):
     def close(self) -> None:
         """Drop what is queued and wake everybody; idempotent, from any thread."""
         self._is_closed = True
+        self._limit = 0  # no room, ever: what `put` and `fill` look at
         self._error = None
         self._queue.clear()
         _wake_all(self._producers)
@@ -200,7 +198,7 @@ class Channel(Generic[T]):
         """Return what is queued and who waits, without disturbing either."""
         return ChannelStatistics(
             num_items=len(self._queue),
-            capacity=0 if self._limit == sys.maxsize else self._limit,
+            capacity=self._capacity,
             num_waiting_producers=len(self._producers),
             num_waiting_consumers=len(self._consumers),
             is_closed=self._is_closed,
@@ -234,7 +232,8 @@ class Channel(Generic[T]):
             if is_late and not self._queue:
                 raise ReaderTimeout(f"{self._name}: no sample arrived in {timeout_s} s")
 
-    def _wait_for_room(self) -> None:
+    def _wait_for_room(self) -> bool:
+        """Wait until the queue is below its limit; False once the channel is closed."""
         with self._lock:
             while len(self._queue) >= self._limit and not self._is_closed:
                 waiter = _queue_waiter(self._producers)
@@ -242,6 +241,7 @@ class Channel(Generic[T]):
                     self._sleep(waiter)
                 finally:
                     _forget_waiter(self._producers, waiter)
+            return not self._is_closed
 
     def _raise_at_end(self) -> None:
         if self._is_closed:
