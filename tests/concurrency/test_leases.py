@@ -12,7 +12,16 @@ from contextlib import ExitStack
 
 import numpy as np
 import pytest
-from support.feeding import LateReader, assert_holds, batch, held, make_feeder, make_reader, raw
+from support.feeding import (
+    LateReader,
+    assert_holds,
+    batch,
+    held,
+    make_feeder,
+    make_reader,
+    num_device_slabs,
+    raw,
+)
 
 from gpufeed.device.slabs import Slab, SlabRing
 from gpufeed.device.staging import DeviceStaging
@@ -217,11 +226,12 @@ class TestRings:
                 # The host runs on: it takes every feed that there can be before the release.
                 for number in range(prefetch + 2):
                     late.read(next(feeds), batch(number), number)
-                assert reader.stats().num_slabs == 2 * (prefetch + 2)
+                assert num_device_slabs(reader) == [prefetch + 2]
             for number, feed in enumerate(feeds, prefetch + 2):
                 late.read(feed, batch(number), number)
             assert late.check() == 3 * STEPS
-        assert reader.stats().num_slabs == 2 * (prefetch + 2)
+        assert num_device_slabs(reader) == [prefetch + 2]
+        assert reader.stats().num_slabs <= 2 * (prefetch + 2)
 
     @pytest.mark.parametrize(("place", "steps"), [("cpu", 10_000), ("cuda:0", 2000)])
     def test_make_no_slab_in_steady_state(self, place, steps):

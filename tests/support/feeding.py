@@ -12,9 +12,19 @@ import numpy as np
 from gpufeed.device.virtual import VirtualStream
 from gpufeed.feed import Feed
 from gpufeed.feeder import DataFeeder
+from gpufeed.prefetch import FeedReader
 from gpufeed.variables import Program, data, program_guard
 
-__all__ = ["LateReader", "assert_holds", "batch", "held", "make_feeder", "make_reader", "raw"]
+__all__ = [
+    "LateReader",
+    "assert_holds",
+    "batch",
+    "held",
+    "make_feeder",
+    "make_reader",
+    "num_device_slabs",
+    "raw",
+]
 
 Sample = tuple[np.ndarray, int]
 
@@ -52,6 +62,11 @@ def assert_holds(feed: Feed, samples: list[Sample]) -> None:
     np.testing.assert_array_equal(feed["ids"].data, ids)
     np.testing.assert_array_equal(feed["label"].data, labels)
     assert feed["ids"].recursive_sequence_lengths() == [[len(row) for row, _ in samples]]
+
+
+def num_device_slabs(reader: FeedReader) -> list[int]:
+    """Return how many slabs each place of a feed reader has made, page-locked ones left out."""
+    return [staging.rings[0].num_made for staging in reader._pool._all]
 
 
 def raw(array: np.ndarray) -> np.ndarray:
