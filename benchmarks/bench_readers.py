@@ -11,10 +11,11 @@ large enough for memory to matter, and more than 2 mapping threads.
 
 Command: ``python benchmarks readers``
 
-Last result (2 cores of an AMD EPYC virtual machine, Python 3.11.7), microseconds a sample over the
-floor: shuffle + batch 0.09, 0.10 and 0.41 with buffers of 1,000, 10,000 and 1,000,000; buffered
-0.44 and 0.25 with sizes of 100 and 1,000, and up to twice that while the other core is busy, for
-what is left there is the change of threads; ordered xmap_readers 1.03 to 1.2 times unordered.
+Last result (virtual machine, 2 cores of an AMD EPYC, Python 3.11.7, four runs beside other work),
+microseconds a sample over the floor: shuffle + batch 0.09 to 0.10, 0.10 to 0.12 and 0.40 to 0.56
+with buffers of 1,000, 10,000 and 1,000,000; buffered 0.21 to 0.45 with a size of 1,000 and 0.44 to
+1.3 with 100, where nearly all of it is waking the other thread once a buffer (the low figures are
+both threads on one core); ordered xmap_readers 0.98 to 1.08 times unordered.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ import hashlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from queue import Queue
+from threading import Thread
 from typing import Any
 
 from harness import Case
@@ -67,13 +70,31 @@ def _buffered_cases(num: int) -> Iterator[Case]:
     for size, target in ((100, 0.8), (1_000, 0.3)):
         yield Case(
             name=f"buffered({size})",
-            contestants={"generator (floor)": source, "buffered": buffered(source, size)},
+            contestants={
+                "generator (floor)": source,
+                "buffered": buffered(source, size),
+                "thread and queue.Queue": partial(_through_queue, source, size),
+            },
             num_units=num,
             unit="sample",
             checksum=_sum_of_numbers,
             finish=drain,
             target=f"at most {target} us over the floor",
         )
+
+
+def _through_queue(source: Callable[[], Iterator[Any]], size: int) -> Iterator[Any]:
+    """What one would write by hand; it hangs if the source fails or the loop is left."""
+    queue: Queue[Any] = Queue(size)
+    end = object()
+
+    def fill() -> None:
+        for sample in source():
+            queue.put(sample)
+        queue.put(end)
+
+    Thread(target=fill, daemon=True).start()
+    yield from iter(queue.get, end)
 
 
 def _xmap_cases(num: int) -> Iterator[Case]:
