@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
-from typing import Any
 
 from gpufeed.collate import BatchPlan
 from gpufeed.device import backend_for, cuda_places
@@ -13,15 +11,13 @@ from gpufeed.device.staging import Staging, StagingPool
 from gpufeed.errors import FieldError, PlaceError
 from gpufeed.feed import Feed
 from gpufeed.fields import FieldMap
-from gpufeed.grouping import Remainder, group_batches
+from gpufeed.grouping import Batch, Remainder
 from gpufeed.places import CPUPlace, CUDAPlace, Place, PlaceLike, as_place, cpu_places
 from gpufeed.prefetch import FeedOptions, FeedReader
 from gpufeed.variables import Program, Variable, default_main_program
 from gpufeed.warm import warm_up
 
 __all__ = ["DataFeeder"]
-
-Batch = Iterable[Any]
 
 
 class DataFeeder:
@@ -201,7 +197,7 @@ class DataFeeder:
                 f"decorate_reader: the feeder has {len(self.places)} places; set multi_devices=True"
             )
         places = self._places(num_places) if multi_devices else self.places
-        grouping: dict[str, Any] = {}
+        grouping = None
         if multi_devices:
             grouping = {
                 "num_places": len(places),
@@ -212,11 +208,16 @@ class DataFeeder:
             reader,
             self._plan,
             places,
-            partial(group_batches, **grouping) if multi_devices else None,
             grouping,
             self._pool,
             FeedOptions(
-                prefetch, stream, max_bytes_ahead, timeout_s, stall_warning_s, progress, trace
+                prefetch=prefetch,
+                stream=stream,
+                max_bytes_ahead=max_bytes_ahead,
+                timeout_s=timeout_s,
+                stall_warning_s=stall_warning_s,
+                progress=progress,
+                trace=trace,
             ),
         )
 

@@ -8,20 +8,20 @@ from typing import Any, Literal
 
 from gpufeed.errors import FieldError
 
-__all__ = ["Remainder", "deal", "group_batches"]
+__all__ = ["Batch", "Remainder", "deal", "group_batches"]
 
 Remainder = Literal["split", "partial"]
 Batch = Iterable[Any]
 
 
 def group_batches(
-    batches: Iterable[Batch], num_places: int, drop_last: bool, remainder: Remainder | None
+    batches: Iterable[Batch], num_places: int, *, drop_last: bool, remainder: Remainder | None
 ) -> Iterator[list[Batch]]:
     """Yield lists of ``num_places`` batches, one a device.
 
-    >>> list(group_batches([[1, 2], [3, 4], [5]], 2, True, None))
+    >>> list(group_batches([[1, 2], [3, 4], [5]], 2, drop_last=True, remainder=None))
     [[[1, 2], [3, 4]]]
-    >>> list(group_batches([[1, 2], [3, 4], [5]], 2, True, "split"))
+    >>> list(group_batches([[1, 2], [3, 4], [5]], 2, drop_last=True, remainder="split"))
     [[[1, 2], [3, 4]], [[5], []]]
 
     Args:

@@ -29,6 +29,7 @@ from gpufeed.device.staging import Staged, Staging, StagingPool
 from gpufeed.device.threads import ThreadGroup, close_iterator
 from gpufeed.errors import FieldError, ReaderTimeout
 from gpufeed.feed import Feed
+from gpufeed.grouping import Batch, group_batches
 from gpufeed.observe.record import Recorder
 from gpufeed.observe.stats import FeedStats
 from gpufeed.places import Place
@@ -38,7 +39,6 @@ __all__ = ["FeedOptions", "FeedReader"]
 
 STAGE = "decorate_reader"
 Feeds = Feed | list[Feed]
-Batch = Iterable[Any]
 Group = Callable[[Iterable[Batch]], Iterator[list[Batch]]]
 Planner = Callable[[Batch, Place], BatchPlan]
 log = logging.getLogger("gpufeed")
@@ -48,13 +48,13 @@ log = logging.getLogger("gpufeed")
 class FeedOptions:
     """How a feed reader runs; `DataFeeder.decorate_reader` says what each means."""
 
-    prefetch: int = 2
-    stream: object | None = None
-    max_bytes_ahead: int | None = None
-    timeout_s: float | None = None
-    stall_warning_s: float | None = 30
-    progress: bool = False
-    trace: str | None = None
+    prefetch: int
+    stream: object | None
+    max_bytes_ahead: int | None
+    timeout_s: float | None
+    stall_warning_s: float | None
+    progress: bool
+    trace: str | None
 
 
 class FeedReader(Reader[Feeds]):
@@ -66,8 +66,7 @@ class FeedReader(Reader[Feeds]):
         reader: Yields mini-batches.
         plan: Sizes a mini-batch for a place.
         places: Where feeds go.
-        group: Makes groups of mini-batches, one a place; None yields one feed a step, not a list.
-        grouping: The arguments of ``group``, shown and compared when a state is loaded.
+        grouping: The arguments of `group_batches`; None yields one feed a step, not a list.
         pool: The feeder's stagings.
         options: The rest.
     """
@@ -77,16 +76,16 @@ class FeedReader(Reader[Feeds]):
         reader: Callable[[], Iterable[Batch]],
         plan: Planner,
         places: Sequence[Place],
-        group: Group | None,
-        grouping: Mapping[str, Any],
+        grouping: Mapping[str, Any] | None,
         pool: StagingPool,
         options: FeedOptions,
     ) -> None:
-        super().__init__("decorate_reader", reader, **grouping)
+        super().__init__(STAGE, reader, **(grouping or {}))
         self._reader = reader
         self._plan = plan
         self._places = places
-        self._group = group
+        self._group = partial(group_batches, **grouping) if grouping else _one_by_one
+        self._has_many_places = grouping is not None
         self._pool = pool
         self._options = options
         self._stats = FeedStats()
@@ -94,11 +93,11 @@ class FeedReader(Reader[Feeds]):
     def open(self, epoch: int, skip: int) -> Generator[Feeds, None, None]:
         """Return an iterator over pass ``epoch`` without its first ``skip`` steps."""
         depth = self._options.prefetch or None
-        stagings = self._pool.borrow(self._places, depth)
         record = Recorder(self._stats, self._options.trace)
+        stagings = self._pool.borrow(self._places, depth)
         producer = _Producer(
             open_batches=partial(open_reader, self._reader, epoch, skip * len(self._places)),
-            group=self._group or _one_by_one,
+            group=self._group,
             plan=self._plan,
             stagings=stagings,
             budget=_Budget(self._options.max_bytes_ahead),
@@ -120,9 +119,11 @@ class FeedReader(Reader[Feeds]):
                     yield feeds.pop()
                     now = record.add("compute", now)
         finally:
-            record.write()
+            for staging in stagings:
+                staging.recycle()
             if producer.is_over:
                 self._pool.give_back(stagings, depth)
+            record.write()
 
     def _hand_out(self, step: _Step | None, producer: _Producer, bar: Any) -> list[Feeds]:
         if step is None:
@@ -137,7 +138,7 @@ class FeedReader(Reader[Feeds]):
         self._stats.nbytes += step.nbytes
         if bar is not None:
             bar.update(step.num_samples)
-        return [feeds if self._group else feeds[0]]
+        return [feeds if self._has_many_places else feeds[0]]
 
     def _progress_bar(self) -> Any:
         if not self._options.progress:

@@ -1,23 +1,25 @@
 """Warming: kernels are compiled (or loaded from disk) while the first batches are still being read.
 
-The thread is no daemon: a compiler must not be interrupted by the end of the interpreter. It ends
-by itself, after a fraction of a second with a warm cache.
+The thread is no daemon, and nobody closes it: a compiler must not be interrupted by the end of the
+interpreter. It ends by itself, after a fraction of a second with a warm cache.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
+import gpufeed.kernels as kernels
 from gpufeed.collate import index_dtype
 from gpufeed.device import array_module
-from gpufeed.places import CUDAPlace, Place
+from gpufeed.places import Place
 from gpufeed.variables import Variable
 
 __all__ = ["warm_up"]
+
+log = logging.getLogger("gpufeed")
 
 
 def warm_up(variables: Sequence[Variable], places: Sequence[Place]) -> threading.Thread | None:
@@ -50,13 +52,10 @@ def warm_up(variables: Sequence[Variable], places: Sequence[Place]) -> threading
 
 
 def _compile(places: Sequence[Place], densify: Sequence[Any], convert: Sequence[Any]) -> None:
-    from gpufeed.kernels import warm_up as compile_kernels
-
-    for place in dict.fromkeys(places):
-        with place:
-            compile_kernels(
-                densify=densify,
-                convert=convert,
-                offsets_dtype=np.int32 if isinstance(place, CUDAPlace) else np.int64,
-                zeros=array_module(place).zeros,
-            )
+    try:
+        for place in dict.fromkeys(places):
+            with place:
+                kernels.warm_up(densify=densify, convert=convert, zeros=array_module(place).zeros)
+    except Exception:
+        # The first batch makes the same call, and raises the same error where it can be caught.
+        log.debug("kernels were not compiled ahead of the first batch", exc_info=True)

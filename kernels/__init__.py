@@ -195,9 +195,7 @@ def convert_values(
 def warm_up(
     *,
     densify: Iterable[tuple[npt.DTypeLike, npt.DTypeLike | None, npt.DTypeLike]] = (),
-    pad: Iterable[npt.DTypeLike] = (),
     convert: Iterable[tuple[npt.DTypeLike, npt.DTypeLike, bool]] = (),
-    offsets_dtype: npt.DTypeLike = np.int64,
     zeros: Callable[..., Any] = np.zeros,
 ) -> None:
     """Compile, or load from the disk cache, what later calls with these dtypes will run.
@@ -205,23 +203,17 @@ def warm_up(
     It imports numba and makes each call once on arrays of one row, so it can take seconds with a
     cold cache; a feeder does it on a thread when it is constructed.
 
-    >>> warm_up(densify=[("int64", None, "float32")], pad=["int64"])
+    >>> warm_up(densify=[("int64", None, "float32")])
 
     Args:
-        densify: (indices, values or None, out) dtypes of `densify_rows`.
-        pad: Dtypes of `pad_rows` and `unpad_rows`.
+        densify: (offsets and indices, values or None, out) dtypes of `densify_rows`.
         convert: (values, out) dtypes of `convert_values`, and whether it scales or shifts.
-        offsets_dtype: int64 on the host; as sent to a device.
         zeros: ``numpy.zeros`` or ``cupy.zeros``: whose kernels to warm, for the current device.
     """
-    offsets = zeros(2, offsets_dtype)
     for index_dtype, value_dtype, out_dtype in densify:
+        offsets, indices = zeros(2, index_dtype), zeros(0, index_dtype)
         values = None if value_dtype is None else zeros(0, value_dtype)
-        densify_rows(offsets, zeros(0, index_dtype), values, zeros((1, 1), out_dtype))
-    for dtype in pad:
-        packed, padded = zeros(0, dtype), zeros((1, 1), dtype)
-        pad_rows(packed, offsets, 0, padded)
-        unpad_rows(padded, offsets, packed)
+        densify_rows(offsets, indices, values, zeros((1, 1), out_dtype))
     for value_dtype, out_dtype, is_scaled in convert:
         factor = 1.0 if is_scaled else None
         convert_values(zeros(1, value_dtype), factor, None, zeros(1, out_dtype))

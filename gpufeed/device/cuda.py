@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
@@ -70,12 +71,12 @@ class CudaEvent:
         return bool(self.raw.done)
 
 
+@dataclass(frozen=True)
 class CudaStream:
-    """A CuPy stream on its device, ours or the caller's."""
+    """A CuPy stream on its device, ours or the caller's; equal if it is the same CUDA stream."""
 
-    def __init__(self, device_id: int, raw: cupy.cuda.Stream) -> None:
-        self.device_id = device_id
-        self.raw = raw
+    device_id: int
+    raw: cupy.cuda.Stream
 
     def wait(self, event: Event) -> None:
         """Hold all work enqueued from now on until ``event`` has passed."""
@@ -135,6 +136,8 @@ class CudaBackend:
                 return CudaStream(self._device_id, cupy.cuda.get_current_stream())
             if isinstance(stream, CudaStream):
                 return stream
+            if isinstance(stream, int):
+                stream = _Handle(stream)
             return CudaStream(self._device_id, cupy.cuda.Stream.from_external(stream))
 
     def copy_to_device(self, source: HostBytes, target: Memory, nbytes: int, to: Stream) -> None:
@@ -180,6 +183,16 @@ class CudaBackend:
         with self._here():
             host: np.ndarray[Any, Any] = cupy.asnumpy(array)
             return host
+
+
+@dataclass(frozen=True)
+class _Handle:
+    """A stream as DLPack hands it over, a bare ``cudaStream_t``; 1 and 2 are CUDA's own."""
+
+    handle: int
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.handle
 
 
 class _DeviceBytes:

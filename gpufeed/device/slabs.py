@@ -24,7 +24,6 @@ from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from gpufeed.device.backend import Event, Memory, Stream
-from gpufeed.errors import GpufeedError
 
 __all__ = ["POISON", "Lease", "RingClosed", "Slab", "SlabRing", "poisoning", "size_class"]
 
@@ -51,8 +50,8 @@ def size_class(nbytes: int) -> int:
     return -(-nbytes // step) * step
 
 
-class RingClosed(GpufeedError):  # noqa: N818 - an end, not a failure
-    """The ring was closed while a producer waited for a slab."""
+class RingClosed(Exception):  # noqa: N818 - an end, not a failure
+    """The ring was closed: the pass is over; never reaches the user."""
 
 
 class Slab(Generic[MemoryT]):
@@ -149,7 +148,7 @@ class SlabRing(Generic[MemoryT]):
         blocked_s: Seconds `acquire` has waited for the consumer to drop a feed.
         num_made: Slabs made so far.
         num_taken: Slabs that are not free.
-        num_held: Delivered feeds that the consumer kept, at its last step.
+        num_held: Delivered feeds that were not taken back yet, the current one included.
     """
 
     def __init__(

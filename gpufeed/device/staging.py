@@ -265,7 +265,8 @@ class StagingPool:
         if staging is None:
             make = DeviceStaging if isinstance(place, CUDAPlace) else HostStaging
             staging = make(place, depth)
-            self._all.add(staging)
+            with self._lock:
+                self._all.add(staging)
         staging.open()
         return staging
 
@@ -277,15 +278,20 @@ class StagingPool:
 
     @property
     def num_held(self) -> int:
-        """Feeds that consumers keep."""
-        return sum(staging.rings[0].num_held for staging in list(self._all))
+        """Delivered feeds that were not taken back yet, the current ones included."""
+        with self._lock:
+            return sum(staging.rings[0].num_held for staging in self._all)
 
     @property
     def num_slabs(self) -> int:
         """Slabs made so far."""
-        return sum(ring.num_made for staging in list(self._all) for ring in staging.rings)
+        return sum(ring.num_made for ring in self._rings())
 
     @property
     def nbytes(self) -> int:
         """Bytes of all slabs, free and leased."""
-        return sum(ring.nbytes for staging in list(self._all) for ring in staging.rings)
+        return sum(ring.nbytes for ring in self._rings())
+
+    def _rings(self) -> list[SlabRing[Any]]:
+        with self._lock:
+            return [ring for staging in self._all for ring in staging.rings]

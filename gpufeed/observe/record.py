@@ -20,7 +20,7 @@ class Recorder:
     """Adds spans of time to a `FeedStats`, and keeps them if a trace is wanted.
 
     ``read``, ``stage`` and ``blocked`` are recorded by the producer and ``wait`` and ``compute`` by
-    the consumer, so no two threads add to the same number.
+    the consumer, so no two threads of a pass add to the same number.
 
     Args:
         stats: Added to.
@@ -30,6 +30,8 @@ class Recorder:
     def __init__(self, stats: FeedStats, trace: str | None = None) -> None:
         self.stats = stats
         self._path = None if trace is None else Path(trace)
+        if self._path is not None:
+            self._path.write_text("")  # a path that cannot be written is said before the pass
         self._events: list[dict[str, Any]] = []
 
     def add(self, span: Span, since_s: float, minus_s: float = 0.0) -> float:

@@ -24,7 +24,7 @@ class FeedStats:
         blocked_s: Seconds it waited for the consumer to take something.
         wait_s: Seconds the consumer waited for a feed.
         compute_s: Seconds the consumer spent between two feeds.
-        num_held: Feeds that the consumer keeps besides the current one.
+        num_held: Delivered feeds that were not taken back yet, the current ones included.
         slab_nbytes: Bytes of the slabs of all places.
         num_slabs: Slabs made since the feeder was built; flat in steady state.
     """

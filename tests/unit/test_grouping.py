@@ -12,7 +12,7 @@ BATCHES = [[1, 2], [3, 4], [5, 6], [7, 8], [9]]
 
 
 def group(batches, num_places, *, drop_last=True, remainder=None):
-    return list(group_batches(batches, num_places, drop_last, remainder))
+    return list(group_batches(batches, num_places, drop_last=drop_last, remainder=remainder))
 
 
 @pytest.mark.parametrize("drop_last", [True, False])
@@ -31,7 +31,7 @@ def test_left_over_batches_are_dropped():
 
 
 def test_left_over_batches_are_an_error_after_the_last_full_group():
-    groups = group_batches(BATCHES, 2, False, None)
+    groups = group_batches(BATCHES, 2, drop_last=False, remainder=None)
     assert list(islice(groups, 2)) == [BATCHES[:2], BATCHES[2:4]]
     with pytest.raises(FieldError, match="1 batches are left over, which do not fill 2 devices"):
         next(groups)
@@ -54,7 +54,9 @@ def test_left_over_samples_may_be_shared(drop_last):
 
 def test_batches_are_read_one_group_ahead_and_no_further():
     read = count(1)
-    groups = group_batches((batch for batch in BATCHES if next(read)), 2, True, None)
+    groups = group_batches(
+        (batch for batch in BATCHES if next(read)), 2, drop_last=True, remainder=None
+    )
     assert next(groups) == BATCHES[:2]
     assert next(read) == 3
 
@@ -63,7 +65,7 @@ def test_a_group_is_not_kept_by_the_generator():
     class Batch(list):
         """A list that can be referred to weakly."""
 
-    groups = group_batches(map(Batch, BATCHES), 2, True, None)
+    groups = group_batches(map(Batch, BATCHES), 2, drop_last=True, remainder=None)
     first = ref(next(groups)[0])
     next(groups)
     assert first() is None
@@ -74,7 +76,7 @@ def test_the_readers_exception_comes_after_the_groups_before_it():
         yield from BATCHES[:3]
         raise OSError("the reader's own")
 
-    groups = group_batches(batches(), 2, True, None)
+    groups = group_batches(batches(), 2, drop_last=True, remainder=None)
     assert next(groups) == BATCHES[:2]
     with pytest.raises(OSError, match="the reader's own"):
         next(groups)

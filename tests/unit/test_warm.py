@@ -1,0 +1,66 @@
+"""Tests of gpufeed.warm: what a feed will run is compiled before it runs."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from gpufeed.device import virtual_devices
+from gpufeed.feeder import DataFeeder
+from gpufeed.kernels import cpu
+from gpufeed.places import CPUPlace, Place, as_place
+from gpufeed.variables import Program, Variable, data, program_guard
+from gpufeed.warm import kernels, warm_up
+
+
+def declare() -> list[Variable]:
+    return [
+        data("seen", [50], layout="sparse_binary", densify=True),
+        data("price", [50], layout="sparse_float", densify=True),
+        data("pixels", [3], wire_dtype="uint8", scale=1 / 255),
+    ]
+
+
+def variables() -> list[Variable]:
+    with program_guard(Program()):
+        return declare()
+
+
+@pytest.mark.parametrize("place", ["cpu", "cuda:0"])
+def test_the_first_feed_compiles_nothing(place):
+    with virtual_devices(1):
+        feed_after_warming(as_place(place))
+
+
+def feed_after_warming(place: Place) -> None:
+    thread = warm_up(variables(), [place])
+    assert thread is not None
+    thread.join()
+    compiled = [cpu._set_rows, cpu._add_rows, cpu._scale]
+    before = [kernel.signatures[:] for kernel in compiled]
+    assert all(before)
+    with program_guard(Program()):
+        feeder = DataFeeder(declare(), place)
+    feed = feeder.feed([([1], [(2, 0.5)], [0, 51, 255])])
+    assert feed["pixels"].numpy().tolist() == [[0.0, pytest.approx(0.2), 1.0]]
+    assert feed["price"].numpy()[0, 2] == 0.5
+    assert [kernel.signatures for kernel in compiled] == before
+
+
+def test_fields_that_need_no_kernel_start_no_thread():
+    with program_guard(Program()):
+        plain = [data("x", [3]), data("rows", [9], layout="sparse_binary")]
+    assert warm_up(plain, [CPUPlace()]) is None
+
+
+def test_a_compiler_that_fails_leaves_the_error_to_the_first_batch(monkeypatch, caplog):
+    def fail(**_):
+        raise OSError("no room")
+
+    monkeypatch.setattr(kernels, "warm_up", fail)
+    with caplog.at_level(logging.DEBUG, "gpufeed"):
+        thread = warm_up(variables(), [CPUPlace()])
+        assert thread is not None
+        thread.join()
+    assert "not compiled ahead" in caplog.text
