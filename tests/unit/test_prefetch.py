@@ -360,7 +360,6 @@ class TestObserved:
         assert 0 < stats.num_slabs <= 8
         assert stats.slab_nbytes == 4096 * stats.num_slabs
         assert min(stats.read_s, stats.stage_s, stats.wait_s, stats.compute_s) > 0
-        assert "bottleneck" in stats.bottleneck or "loop waits" in stats.bottleneck
 
     def test_held_feeds_are_counted(self, place):
         reader = make_feeder(place).decorate_reader(make_reader(10))
@@ -369,7 +368,7 @@ class TestObserved:
         feeds.clear()
         for _ in reader:
             pass
-        assert reader.stats().num_held <= 2
+        assert reader.stats().num_held == 1  # the loop variable still has the last one
 
     def test_a_step_of_many_devices_counts_all_samples(self):
         reader = make_feeder(["cpu"] * 2).decorate_reader(make_reader(4), multi_devices=True)
