@@ -30,6 +30,7 @@ from gpufeed.device.host import ALIGNMENT
 from gpufeed.device.slabs import Lease
 from gpufeed.device.staging import MakeArray
 from gpufeed.feed import Feed
+from gpufeed.kernels import convert_values, densify_rows
 from gpufeed.loose import LooseColumn
 from gpufeed.places import CUDAPlace, Place
 from gpufeed.sparse import SparseRows
@@ -49,7 +50,8 @@ class BatchPlan:
         variables: The fields, in feed order.
         columns: The samples of each field.
         place: Where the feed will live.
-        strict: Whether values are refused that the variable's dtype cannot keep.
+        strict: Whether dense values are refused that the variable's dtype cannot keep; indices
+            and values of sparse fields always are.
 
     Attributes:
         num_samples: In the batch.
@@ -61,7 +63,12 @@ class BatchPlan:
     """
 
     def __init__(
-        self, variables: Sequence[Variable], columns: Sequence[Samples], place: Place, strict: bool
+        self,
+        variables: Sequence[Variable],
+        columns: Sequence[Samples],
+        place: Place,
+        *,
+        strict: bool,
     ) -> None:
         self.num_samples = len(columns[0])
         self._place = place
@@ -69,8 +76,11 @@ class BatchPlan:
         self._wire: list[_Section] = []
         self._unpacked: list[_Section] = []
         for variable, samples in zip(variables, columns, strict=True):
-            make = _SparseField if variable.is_sparse else _DenseField
-            field: _Field = make(variable, samples, place, strict)
+            field: _Field = (
+                _SparseField(variable, samples, place)
+                if variable.is_sparse
+                else _DenseField(variable, samples, place, strict)
+            )
             self._fields.append((variable.name, field))
             self._wire += field.wire
             self._unpacked += field.unpacked
@@ -111,12 +121,11 @@ class BatchPlan:
 
     def feed(self, wire: list[Array], unpacked: list[Array], lease: Lease) -> Feed:
         """Return what the user gets: tensors over these arrays."""
-        feed = Feed()
-        feed.place = place = self._place
-        arrays, targets = iter(wire), iter(unpacked)
-        for name, field in self._fields:
-            feed[name] = field.tensor(arrays, targets, place, lease)
-        return feed
+        place, arrays, targets = self._place, iter(wire), iter(unpacked)
+        tensors = [
+            (name, field.tensor(arrays, targets, place, lease)) for name, field in self._fields
+        ]
+        return Feed(tensors, place=place)
 
 
 def _lay_out(sections: list[_Section], start: int) -> tuple[list[int], int]:
@@ -176,8 +185,6 @@ class _DenseField:
         _write_offsets(self._column.offsets, wire, self._lod_on_place)
 
     def unpack(self, wire: list[Array], out: Array, stream: object) -> None:
-        from gpufeed.kernels import convert_values
-
         convert_values(wire[0], self._variable.scale, self._variable.shift, out, stream=stream)
 
     def tensor(
@@ -193,9 +200,9 @@ class _DenseField:
 class _SparseField:
     """Wire: row offsets, indices, values if any, LoD offsets. Unpacked: dense rows."""
 
-    __slots__ = ("_column", "_lod_on_place", "_num_csr", "_variable", "unpacked", "wire")
+    __slots__ = ("_column", "_has_values", "_lod_on_place", "_variable", "unpacked", "wire")
 
-    def __init__(self, variable: Variable, samples: Samples, place: Place, strict: bool) -> None:
+    def __init__(self, variable: Variable, samples: Samples, place: Place) -> None:
         self._variable = variable
         self._column = SparseColumn(variable, samples)
         row_offsets = self._column.row_offsets
@@ -203,9 +210,9 @@ class _SparseField:
         # One dtype for both, as SciPy, torch and cuSPARSE want it.
         dtype = index_dtype(max(num_entries, variable.dim))
         self.wire: list[_Section] = [(row_offsets.shape, dtype), ((num_entries,), dtype)]
-        if variable.layout == "sparse_float":
+        self._has_values = variable.layout == "sparse_float"
+        if self._has_values:
             self.wire.append(((num_entries,), variable.dtype))
-        self._num_csr = len(self.wire)
         self._lod_on_place = _offset_sections(self._column.offsets, place)
         self.wire += self._lod_on_place
         self.unpacked: list[_Section] = []
@@ -215,21 +222,19 @@ class _SparseField:
     def write(self, wire: Iterator[Array]) -> None:
         next(wire)[...] = self._column.row_offsets
         self._column.write_indices(next(wire))
-        if self._num_csr == 3:
+        if self._has_values:
             self._column.write_values(next(wire))
         _write_offsets(self._column.offsets, wire, self._lod_on_place)
 
     def unpack(self, wire: list[Array], out: Array, stream: object) -> None:
-        from gpufeed.kernels import densify_rows
-
-        values = wire[2] if self._num_csr == 3 else None
+        values = wire[2] if self._has_values else None
         densify_rows(wire[0], wire[1], values, out, stream=stream)
 
     def tensor(
         self, wire: Iterator[Array], unpacked: Iterator[Array], place: Place, lease: Lease
     ) -> LoDTensor | SparseRows:
         row_offsets, indices = next(wire), next(wire)
-        values = next(wire) if self._num_csr == 3 else None
+        values = next(wire) if self._has_values else None
         lod, lod_on_place = self._column.offsets, [next(wire) for _ in self._lod_on_place]
         if self.unpacked:
             return LoDTensor._assemble(next(unpacked), lod, place, lod_on_place or None, lease)

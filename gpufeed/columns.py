@@ -1,10 +1,10 @@
 """Columns: one field of a batch, sized first and then written once into a given array.
 
 A column is sized from lengths alone; its values are not looked at before they are copied. The copy
-itself is the check: ``np.concatenate(casting="no")`` refuses another dtype, ``array.fromlist``
-refuses a float where an integer belongs, and both run at the speed of the copy. Only when one of
-them refuses does `gpufeed.strict` look at sample after sample, to convert what may be converted and
-to name the one that may not.
+itself is the check: ``np.concatenate(casting="no")`` refuses another dtype; ``array.fromlist``,
+which packs Python numbers before they are written, refuses a float where an integer belongs. Both
+run at the speed of a copy. Only when one of them refuses does `gpufeed.strict` look at sample after
+sample, to convert what may be converted and to name the one that may not.
 """
 
 from __future__ import annotations

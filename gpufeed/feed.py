@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from gpufeed.places import Place
@@ -21,6 +22,12 @@ class Feed(dict[str, LoDTensor | SparseRows]):
     __slots__ = ("place",)
 
     place: Place
+
+    def __init__(
+        self, tensors: Iterable[tuple[str, LoDTensor | SparseRows]] = (), *, place: Place
+    ) -> None:
+        super().__init__(tensors)
+        self.place = place
 
     def to_torch(self) -> dict[str, Any]:
         """Return the tensors as torch's, without a copy; sparse ones as CSR tensors.

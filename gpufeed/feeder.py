@@ -40,7 +40,7 @@ class DataFeeder:
         program: That the variables belong to; None is the default main program.
         feeding: From name to column, where samples have more fields than are fed, or another order.
         strict: Refuse what the declared shape and dtype cannot keep (`gpufeed.strict` has the
-            rules); False converts as the reference does (`gpufeed.loose`).
+            rules); False converts dense fields as the reference does (`gpufeed.loose`).
 
     Attributes:
         feed_names: The keys of a feed, in order.
@@ -222,7 +222,7 @@ class DataFeeder:
         )
 
     def _plan(self, batch: Batch, place: Place) -> BatchPlan:
-        return BatchPlan(self._variables, self._fields.columns(batch), place, self._strict)
+        return BatchPlan(self._variables, self._fields.columns(batch), place, strict=self._strict)
 
     def _feed_to(self, slot: int, place: Place, batch: Batch) -> Feed:
         staging = self._direct_staging(slot, place)

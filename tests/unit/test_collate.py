@@ -42,7 +42,7 @@ def sections(plan):
 
 @pytest.mark.parametrize("place", [CPUPlace(), CUDAPlace(0)])
 def test_sections_are_aligned_and_do_not_overlap(variables, columns, place):
-    plan = BatchPlan(variables, columns, place, True)
+    plan = BatchPlan(variables, columns, place, strict=True)
     wire, unpacked = sections(plan)
     end = 0
     for start, shape, dtype in wire + unpacked:
@@ -56,9 +56,9 @@ def test_sections_are_aligned_and_do_not_overlap(variables, columns, place):
 
 
 def test_offsets_travel_to_devices_only_and_as_int32(variables, columns):
-    on_host, _ = sections(BatchPlan(variables[:2], columns[:2], CPUPlace(), True))
+    on_host, _ = sections(BatchPlan(variables[:2], columns[:2], CPUPlace(), strict=True))
     assert [(shape, dtype) for _, shape, dtype in on_host] == [((3, 1), "i8"), ((3, 1), "i8")]
-    on_device, _ = sections(BatchPlan(variables[:2], columns[:2], CUDAPlace(0), True))
+    on_device, _ = sections(BatchPlan(variables[:2], columns[:2], CUDAPlace(0), strict=True))
     assert [(shape, dtype) for _, shape, dtype in on_device] == [
         *(((3, 1), "i8"), ((4,), "i4")),
         *(((3, 1), "i8"), ((4,), "i4"), ((4,), "i4")),
@@ -66,7 +66,7 @@ def test_offsets_travel_to_devices_only_and_as_int32(variables, columns):
 
 
 def test_values_travel_in_their_wire_dtype_and_rows_compressed(variables, columns):
-    wire, _ = sections(BatchPlan(variables[2:], columns[2:], CUDAPlace(0), True))
+    wire, _ = sections(BatchPlan(variables[2:], columns[2:], CUDAPlace(0), strict=True))
     assert [(shape, dtype) for _, shape, dtype in wire] == [
         ((3, 3), "u1"),
         *(((4,), "i4"), ((3,), "i4"), ((3,), "f4")),
@@ -76,7 +76,7 @@ def test_values_travel_in_their_wire_dtype_and_rows_compressed(variables, column
 
 @pytest.mark.parametrize("strict", [True, False])
 def test_an_empty_batch_has_a_plan(variables, strict):
-    plan = BatchPlan(variables, [()] * 5, CUDAPlace(0), strict)
+    plan = BatchPlan(variables, [()] * 5, CUDAPlace(0), strict=strict)
     wire, unpacked = sections(plan)
     assert plan.num_samples == 0
     assert [shape for _, shape, _ in unpacked] == [(0, 3), (0, 5)]
@@ -85,4 +85,4 @@ def test_an_empty_batch_has_a_plan(variables, strict):
 
 def test_a_column_that_cannot_be_sized_is_refused_before_anything_is_written(variables):
     with pytest.raises(FieldError, match="field 'words', sample 1: expected sequences nested 2"):
-        BatchPlan(variables[:2], [[[1], [2]], [[[1]], [2]]], CPUPlace(), True)
+        BatchPlan(variables[:2], [[[1], [2]], [[[1]], [2]]], CPUPlace(), strict=True)
