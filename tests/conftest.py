@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 
+from hypothesis import settings
 from support.leaks import no_leaks  # noqa: F401 - an autouse fixture
 
 
@@ -22,5 +23,9 @@ HAS_CUDA_DEVICE = _has_cuda_device()
 if not HAS_CUDA_DEVICE:
     # Without a GPU the CUDA kernels run in numba's simulator, chosen when numba is imported.
     os.environ["NUMBA_ENABLE_CUDASIM"] = "1"
+# An example that compiles a kernel takes seconds. In CI a run repeats the last one, so that it
+# fails for a change and not by chance; elsewhere every run tries new examples.
+settings.register_profile("gpufeed", deadline=None, derandomize="CI" in os.environ)
+settings.load_profile("gpufeed")
 # Recycled slabs are overwritten at once, so that a view that outlives its lease is seen.
 os.environ["GPUFEED_POISON"] = "1"
