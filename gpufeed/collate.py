@@ -235,11 +235,13 @@ class _SparseField:
     ) -> LoDTensor | SparseRows:
         row_offsets, indices = next(wire), next(wire)
         values = next(wire) if self._has_values else None
-        lod, lod_on_place = self._column.offsets, [next(wire) for _ in self._lod_on_place]
+        lod = self._column.offsets
+        lod_on_place = [next(wire) for _ in self._lod_on_place] or None
         if self.unpacked:
-            return LoDTensor._assemble(next(unpacked), lod, place, lod_on_place or None, lease)
+            return LoDTensor._assemble(next(unpacked), lod, place, lod_on_place, lease)
+        dim = self._variable.dim
         return SparseRows._assemble(
-            row_offsets, indices, values, self._variable.dim, lod, place, lease
+            row_offsets, indices, values, dim, lod, place, lod_on_place, lease
         )
 
 

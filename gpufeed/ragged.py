@@ -43,12 +43,12 @@ class Ragged(ABC):
     A subclass says what its rows are in the abstract methods; the rest is said here once.
     """
 
-    __slots__ = ("__weakref__", "_lease", "_offsets", "_place", "_place_offsets")
+    __slots__ = ("__weakref__", "_lease", "_lod", "_lod_on_place", "_place")
 
-    _offsets: LoD
+    _lod: LoD
     _place: Place
     # The offsets where the rows are, int32 while they fit; None until somebody asks.
-    _place_offsets: Sequence[Array] | None
+    _lod_on_place: Sequence[Array] | None
     _lease: Lease | None
 
     @abstractmethod
@@ -56,15 +56,15 @@ class Ragged(ABC):
         """Return how many rows there are."""
 
     @abstractmethod
-    def _window(self, begin: int, end: int, offsets: LoD) -> Self:
+    def _window(self, begin: int, end: int, lod: LoD) -> Self:
         """Return rows ``begin:end`` as views, under another LoD."""
 
     @abstractmethod
-    def _gather(self, rows: Offsets, offsets: LoD) -> Self:
+    def _gather(self, rows: Offsets, lod: LoD) -> Self:
         """Return a copy of the given rows, under another LoD."""
 
     @abstractmethod
-    def _entry(self, begin: int, end: int, offsets: LoD) -> Any:
+    def _entry(self, begin: int, end: int, lod: LoD) -> Any:
         """Return one entry of the top level: rows ``begin:end`` and the LoD below it."""
 
     @abstractmethod
@@ -73,7 +73,7 @@ class Ragged(ABC):
 
     @classmethod
     @abstractmethod
-    def _join(cls, parts: Sequence[Self], offsets: LoD) -> Self:
+    def _join(cls, parts: Sequence[Self], lod: LoD) -> Self:
         """Return the rows of all parts, copied end to end, under another LoD."""
 
     @property
@@ -84,11 +84,11 @@ class Ragged(ABC):
     @property
     def lod_level(self) -> int:
         """How many levels of sequences there are; 0 for plain rows."""
-        return len(self._offsets)
+        return len(self._lod)
 
     def lod(self) -> list[list[int]]:
         """Return the offsets of every level, the top level first."""
-        return [level.tolist() for level in self._offsets]
+        return [level.tolist() for level in self._lod]
 
     def set_lod(self, lod: object) -> None:
         """Replace the LoD by offset lists, one a level; ``[]`` clears it.
@@ -96,11 +96,11 @@ class Ragged(ABC):
         Raises:
             LoDError: They do not describe the rows.
         """
-        self._set_offsets(offset_math.from_offsets(lod, self._rows_to_cover(), self._owner("lod")))
+        self._set_lod(offset_math.from_offsets(lod, self._rows_to_cover(), self._owner("lod")))
 
     def recursive_sequence_lengths(self) -> list[list[int]]:
         """Return the sequence lengths of every level, the top level first."""
-        return [level.tolist() for level in offset_math.to_lengths(self._offsets)]
+        return [level.tolist() for level in offset_math.to_lengths(self._lod)]
 
     def set_recursive_sequence_lengths(self, lengths: object) -> None:
         """Replace the LoD by sequence lengths, one list a level; ``[]`` clears it.
@@ -109,19 +109,19 @@ class Ragged(ABC):
             LoDError: They do not describe the rows.
         """
         owner = self._owner("recursive_sequence_lengths")
-        self._set_offsets(offset_math.from_lengths(lengths, self._rows_to_cover(), owner))
+        self._set_lod(offset_math.from_lengths(lengths, self._rows_to_cover(), owner))
 
     def has_valid_recursive_sequence_lengths(self) -> bool:
         """Return whether the LoD describes the rows, which `LoDTensor.set` can change."""
         try:
-            offset_math.check(self._offsets, self._rows_to_cover())
+            offset_math.check(self._lod, self._rows_to_cover())
         except LoDError:
             return False
         return True
 
     def __len__(self) -> int:
         """Return the number of samples: top-level sequences, or rows where there is no LoD."""
-        return offset_math.num_entries(self._offsets, self._num_rows())
+        return offset_math.num_entries(self._lod, self._num_rows())
 
     def __getitem__(self, index: Any) -> Any:
         """Return one sample, or the samples of a slice, a list of numbers or a mask.
@@ -198,7 +198,7 @@ class Ragged(ABC):
             raise LoDError(
                 f"{cls.__name__}.merge.parts must have equally many LoD levels, got {levels}"
             )
-        return cls._join(filled, offset_math.concatenate([part._offsets for part in filled]))
+        return cls._join(filled, offset_math.concatenate([part._lod for part in filled]))
 
     def cu_seqlens(self, level: int = -1) -> Array:
         """Return where each sequence's rows begin, as variable-length attention takes it.
@@ -213,40 +213,39 @@ class Ragged(ABC):
             LoDError: There is no such level.
         """
         level = self._level(level)
-        if self._place_offsets is None:
+        if self._lod_on_place is None:
             narrow = np.int32 if self._num_rows() <= _INT32_MAX else np.int64
-            self._place_offsets = tuple(
-                transfer(offsets.astype(narrow), CPUPlace(), self._place)
-                for offsets in self._offsets
+            self._lod_on_place = tuple(
+                transfer(offsets.astype(narrow), CPUPlace(), self._place) for offsets in self._lod
             )
         with self._place:
-            return offset_math.absolute(tuple(self._place_offsets), level)
+            return offset_math.absolute(tuple(self._lod_on_place), level)
 
     def max_seqlen(self, level: int = -1) -> int:
         """Return the most rows that a sequence of a level has; 0 where there is none."""
         level = self._level(level)
-        return int(np.diff(offset_math.absolute(self._offsets, level)).max(initial=0))
+        return int(np.diff(offset_math.absolute(self._lod, level)).max(initial=0))
 
     def segment_ids(self, level: int = -1) -> Array:
         """Return, for every row, the number of its sequence: ``(rows,)`` int64, on this place."""
         level = self._level(level)
         if not isinstance(self._place, CUDAPlace):
-            return offset_math.segment_ids(offset_math.absolute(self._offsets, level))
-        starts = self.cu_seqlens(level)
-        xp = array_module(starts)
+            return offset_math.segment_ids(offset_math.absolute(self._lod, level))
+        offsets = self.cu_seqlens(level)
+        xp = array_module(offsets)
         with self._place:
             # cu_seqlens never falls, so a row's sequence is the last one that begins at or before.
-            rows = xp.arange(self._num_rows(), dtype=starts.dtype)
-            return xp.searchsorted(starts, rows, side="right").astype(np.int64) - 1
+            rows = xp.arange(self._num_rows(), dtype=offsets.dtype)
+            return xp.searchsorted(offsets, rows, side="right").astype(np.int64) - 1
 
     def positions(self, level: int = -1) -> Array:
         """Return, for every row, its place in its sequence: ``(rows,)`` int64, on this place."""
         level = self._level(level)
         if not isinstance(self._place, CUDAPlace):
-            return offset_math.positions(offset_math.absolute(self._offsets, level))
-        starts, segments = self.cu_seqlens(level), self.segment_ids(level)
+            return offset_math.positions(offset_math.absolute(self._lod, level))
+        offsets, segments = self.cu_seqlens(level), self.segment_ids(level)
         with self._place:
-            return array_module(starts).arange(self._num_rows()) - starts[segments]
+            return array_module(offsets).arange(self._num_rows()) - offsets[segments]
 
     def mask(self, max_length: int | None = None) -> Array:
         """Return which cells of the padded form are rows: ``(sequences, max_length)`` bool.
@@ -258,11 +257,11 @@ class Ragged(ABC):
             FieldError: ``max_length`` is not a whole number >= 0.
             LoDError: There is no LoD.
         """
-        starts = self.cu_seqlens()
+        offsets = self.cu_seqlens()
         width = self._width(max_length)
         with self._place:
-            lengths = starts[1:] - starts[:-1]
-            return array_module(starts).arange(width) < lengths[:, None]
+            lengths = offsets[1:] - offsets[:-1]
+            return array_module(offsets).arange(width) < lengths[:, None]
 
     def record_stream(self, stream: Any) -> None:
         """Keep the memory of this object until the work now queued on ``stream`` is done.
@@ -280,15 +279,15 @@ class Ragged(ABC):
         """Return how many rows a LoD has to describe; None where that is still open."""
         return self._num_rows()
 
-    def _set_offsets(self, offsets: LoD) -> None:
-        self._offsets = offsets
-        self._place_offsets = None
+    def _set_lod(self, lod: LoD) -> None:
+        self._lod = lod
+        self._lod_on_place = None
 
     def _fitting(self) -> LoD:
         """Return the LoD, if it still covers the rows: kernels trust it."""
-        if self._offsets and self._offsets[-1][-1] != self._num_rows():
-            offset_math.check(self._offsets, self._num_rows(), self._owner("lod"))
-        return self._offsets
+        if self._lod and self._lod[-1][-1] != self._num_rows():
+            offset_math.check(self._lod, self._num_rows(), self._owner("lod"))
+        return self._lod
 
     def _level(self, level: int) -> int:
         levels = len(self._fitting())

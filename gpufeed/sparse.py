@@ -58,9 +58,9 @@ class SparseRows(Ragged):
         PlaceError: The arrays are on different places.
     """
 
-    __slots__ = ("_cuts", "_dim", "_indices", "_values")
+    __slots__ = ("_dim", "_indices", "_offsets", "_values")
 
-    _cuts: Array
+    _offsets: Array
     _indices: Array
     _values: Array | None
     _dim: int
@@ -68,7 +68,7 @@ class SparseRows(Ragged):
     def __init__(
         self, offsets: object, indices: object, values: object, dim: int, lod: object = ()
     ) -> None:
-        self._cuts, self._place = _flat(offsets, "offsets", "iu")
+        self._offsets, self._place = _flat(offsets, "offsets", "iu")
         self._indices, *others = _flat(indices, "indices", "iu")
         self._values = None
         if values is not None:
@@ -83,7 +83,7 @@ class SparseRows(Ragged):
         if isinstance(dim, bool) or not isinstance(dim, (int, np.integer)) or dim < 1:
             raise FieldError(f"SparseRows.dim must be a whole number >= 1, got {dim!r}")
         self._dim = int(dim)
-        self._place_offsets, self._lease = None, None
+        self._lod_on_place, self._lease = None, None
         self._check()
         self.set_lod(lod)
 
@@ -94,26 +94,27 @@ class SparseRows(Ragged):
         indices: Array,
         values: Array | None,
         dim: int,
-        lod_offsets: Sequence[Offsets],
+        lod: Sequence[Offsets],
         place: Place,
+        lod_on_place: Sequence[Array] | None = None,
         lease: Lease | None = None,
     ) -> Self:
         """Return rows of parts that are known to fit; nothing is checked or copied."""
         self = object.__new__(cls)
-        self._cuts = offsets
+        self._offsets = offsets
         self._indices = indices
         self._values = values
         self._dim = dim
-        self._offsets = tuple(lod_offsets)
+        self._lod = tuple(lod)
         self._place = place
-        self._place_offsets = None
+        self._lod_on_place = lod_on_place
         self._lease = lease
         return self
 
     @property
     def offsets(self) -> Array:
         """Where each row begins in ``indices``: ``(rows + 1,)``."""
-        return self._cuts
+        return self._offsets
 
     @property
     def indices(self) -> Array:
@@ -154,11 +155,11 @@ class SparseRows(Ragged):
         if target == self._place:
             return self
         return SparseRows._assemble(
-            transfer(self._cuts, self._place, target),
+            transfer(self._offsets, self._place, target),
             transfer(self._indices, self._place, target),
             None if self._values is None else transfer(self._values, self._place, target),
             self._dim,
-            self._offsets,
+            self._lod,
             target,
         )
 
@@ -180,14 +181,14 @@ class SparseRows(Ragged):
                 raise FieldError(
                     f"SparseRows.to_dense.out must have shape {self.shape}, got {tuple(out.shape)}"
                 )
-            densify_rows(self._cuts, self._indices, self._values, out)
+            densify_rows(self._offsets, self._indices, self._values, out)
         return out
 
     def to_list(self) -> list[Any]:
         """Return the samples as nested Python lists of column lists, or (columns, values)."""
         host = self.to(CPUPlace())
         rows: list[Any] = []
-        for begin, end in pairwise(host._cuts.tolist()):
+        for begin, end in pairwise(host._offsets.tolist()):
             columns = host._indices[begin:end].tolist()
             rows.append(
                 columns if host._values is None else (columns, host._values[begin:end].tolist())
@@ -205,7 +206,7 @@ class SparseRows(Ragged):
         self._refuse_device()
         scipy_sparse = import_extra("scipy.sparse", "scipy")
         return scipy_sparse.csr_array(
-            (self._values_or_ones(), self._indices, self._cuts), shape=self.shape
+            (self._values_or_ones(), self._indices, self._offsets), shape=self.shape
         )
 
     @classmethod
@@ -230,7 +231,7 @@ class SparseRows(Ragged):
         from gpufeed.device.cuda_sparse import csr_matrix
 
         with self._place:
-            return csr_matrix(self._values_or_ones(), self._indices, self._cuts, self.shape)
+            return csr_matrix(self._values_or_ones(), self._indices, self._offsets, self.shape)
 
     def to_torch(self) -> Any:
         """Return the rows, without their LoD, as a sparse CSR torch tensor over the same memory."""
@@ -246,12 +247,12 @@ class SparseRows(Ragged):
 
     def __reduce__(self) -> tuple[Any, ...]:
         host = self.to(CPUPlace())
-        parts = (host._cuts, host._indices, host._values, host._dim, host._offsets)
+        parts = (host._offsets, host._indices, host._values, host._dim, host._lod)
         return _restore, (*parts, self._place)
 
     def _check(self) -> None:
-        cuts = transfer(self._cuts, self._place, CPUPlace())
-        offset_math.check_offsets(cuts, len(self._indices), "indices", "SparseRows.offsets")
+        offsets = transfer(self._offsets, self._place, CPUPlace())
+        offset_math.check_offsets(offsets, len(self._indices), "indices", "SparseRows.offsets")
         if self._values is not None and len(self._values) != len(self._indices):
             raise FieldError(
                 f"SparseRows.values must be as many as the {len(self._indices)} indices, "
@@ -262,7 +263,7 @@ class SparseRows(Ragged):
             if not outside.any():
                 return
             at = int(outside.argmax())
-        row = int(np.searchsorted(cuts, at, side="right")) - 1
+        row = int(np.searchsorted(offsets, at, side="right")) - 1
         raise FieldError(
             f"SparseRows.indices must be in [0, {self._dim}), got {int(self._indices[at])} "
             f"in row {row}"
@@ -286,43 +287,43 @@ class SparseRows(Ragged):
         def lend(part: Array) -> LoDTensor:
             return LoDTensor._assemble(part, (), self._place, lease=self._lease)
 
-        return lend(self._cuts), lend(self._indices), lend(self._values_or_ones())
+        return lend(self._offsets), lend(self._indices), lend(self._values_or_ones())
 
     def _num_rows(self) -> int:
-        return len(self._cuts) - 1
+        return len(self._offsets) - 1
 
-    def _window(self, begin: int, end: int, offsets: LoD) -> Self:
-        cuts = self._cuts[begin : end + 1]
-        first, last = int(cuts[0]), int(cuts[-1])
+    def _window(self, begin: int, end: int, lod: LoD) -> Self:
+        offsets = self._offsets[begin : end + 1]
+        first, last = int(offsets[0]), int(offsets[-1])
         with self._place:
-            cuts = cuts - first
+            offsets = offsets - first
         values = None if self._values is None else self._values[first:last]
         indices = self._indices[first:last]
-        return self._assemble(cuts, indices, values, self._dim, offsets, self._place, self._lease)
+        return self._assemble(
+            offsets, indices, values, self._dim, lod, self._place, lease=self._lease
+        )
 
-    def _gather(self, rows: Offsets, offsets: LoD) -> Self:
-        cuts = transfer(self._cuts, self._place, CPUPlace())
-        (taken,), stored = offset_math.take((cuts,), rows)
+    def _gather(self, rows: Offsets, lod: LoD) -> Self:
+        offsets = transfer(self._offsets, self._place, CPUPlace())
+        (taken,), stored = offset_math.take((offsets,), rows)
         with self._place:
             xp = array_module(self._indices)
             there = xp.asarray(stored)
             values = None if self._values is None else self._values[there]
-            taken = xp.asarray(taken, self._cuts.dtype)
-            return self._assemble(
-                taken, self._indices[there], values, self._dim, offsets, self._place
-            )
+            taken = xp.asarray(taken, self._offsets.dtype)
+            return self._assemble(taken, self._indices[there], values, self._dim, lod, self._place)
 
-    def _entry(self, begin: int, end: int, offsets: LoD) -> Any:
-        return self._window(begin, end, offsets)
+    def _entry(self, begin: int, end: int, lod: LoD) -> Any:
+        return self._window(begin, end, lod)
 
     def _sample(self, row: int) -> Any:
-        begin, end = (int(cut) for cut in self._cuts[row : row + 2])
+        begin, end = map(int, self._offsets[row : row + 2])
         if self._values is None:
             return self._indices[begin:end]
         return self._indices[begin:end], self._values[begin:end]
 
     @classmethod
-    def _join(cls, parts: Sequence[Self], offsets: LoD) -> Self:
+    def _join(cls, parts: Sequence[Self], lod: LoD) -> Self:
         kinds = {(part.dim, part.dtype.name, part._values is None) for part in parts}
         if len(kinds) > 1:
             got = ", ".join(
@@ -332,17 +333,17 @@ class SparseRows(Ragged):
         place = parts[0].place
         with place:
             xp = array_module(parts[0]._indices)
-            cuts, stored = [parts[0]._cuts[:1]], 0
+            offsets, stored = [parts[0]._offsets[:1]], 0
             for part in parts:
-                cuts.append(part._cuts[1:] + stored)
+                offsets.append(part._offsets[1:] + stored)
                 stored += len(part._indices)
             values = [part._values for part in parts]
             return cls._assemble(
-                xp.concatenate(cuts),
+                xp.concatenate(offsets),
                 xp.concatenate([part._indices for part in parts]),
                 None if values[0] is None else xp.concatenate(values),
                 parts[0].dim,
-                offsets,
+                lod,
                 place,
             )
 

@@ -72,7 +72,7 @@ class LoDTensor(Ragged):
     ) -> None:
         source: Place = CPUPlace()
         self._data = _UNSET
-        self._offsets, self._place_offsets, self._lease = (), None, None
+        self._lod, self._lod_on_place, self._lease = (), None, None
         if isinstance(data, LoDTensor):
             raise FieldError(
                 "LoDTensor.data must be an array, got LoDTensor; use create_lod_tensor"
@@ -89,17 +89,17 @@ class LoDTensor(Ragged):
     def _assemble(
         cls,
         data: Array,
-        offsets: Sequence[Offsets],
+        lod: Sequence[Offsets],
         place: Place,
-        device_offsets: Sequence[Array] | None = None,
+        lod_on_place: Sequence[Array] | None = None,
         lease: Lease | None = None,
     ) -> Self:
         """Return a tensor of parts that are known to fit; nothing is checked or copied."""
         self = object.__new__(cls)
         self._data = data
-        self._offsets = tuple(offsets)
+        self._lod = tuple(lod)
         self._place = place
-        self._place_offsets = device_offsets
+        self._lod_on_place = lod_on_place
         self._lease = lease
         return self
 
@@ -140,7 +140,7 @@ class LoDTensor(Ragged):
         with target:
             there = transfer(array, source, target)
             self._data = there.copy() if there is array else there
-        self._place, self._place_offsets, self._lease = target, None, None
+        self._place, self._lod_on_place, self._lease = target, None, None
 
     def to(self, place: PlaceLike) -> LoDTensor:
         """Return this tensor on another place, as a copy; on its own place, itself."""
@@ -148,7 +148,7 @@ class LoDTensor(Ragged):
         if target == self._place:
             return self
         data = _UNSET if self._data is _UNSET else transfer(self._data, self._place, target)
-        return LoDTensor._assemble(data, self._offsets, target)
+        return LoDTensor._assemble(data, self._lod, target)
 
     def numpy(self) -> npt.NDArray[Any]:
         """Return the rows on the host: a copy of a device's, the array itself otherwise."""
@@ -185,13 +185,13 @@ class LoDTensor(Ragged):
         from gpufeed.kernels import pad_rows  # brings numba
 
         fill = _as_scalar(pad_value, self.dtype)
-        starts = self.cu_seqlens()
+        offsets = self.cu_seqlens()
         width = self._width(max_length)
         xp = array_module(self._data)
         with self._place:
-            padded = xp.empty((len(starts) - 1, width, *self.shape[1:]), self.dtype)
-            pad_rows(self._data, starts, fill, padded)
-            lengths = (starts[1:] - starts[:-1]).astype(np.int64)
+            padded = xp.empty((len(offsets) - 1, width, *self.shape[1:]), self.dtype)
+            pad_rows(self._data, offsets, fill, padded)
+            lengths = (offsets[1:] - offsets[:-1]).astype(np.int64)
             return padded, lengths.clip(max=width)
 
     @classmethod
@@ -254,8 +254,8 @@ class LoDTensor(Ragged):
         Raises:
             FormatError: The bytes are no such tensor, or end too early.
         """
-        data, offsets = read_tensor(file)
-        return cls._assemble(data, offsets, CPUPlace()).to(place)
+        data, lod = read_tensor(file)
+        return cls._assemble(data, lod, CPUPlace()).to(place)
 
     def to_torch(self) -> Any:
         """Return the rows as a torch tensor that shares their memory."""
@@ -309,9 +309,9 @@ class LoDTensor(Ragged):
         """
         from gpufeed.interop import arrow
 
-        data, offsets = arrow.to_rows(array)
-        offset_math.check(offsets, len(data), "from_arrow.array")
-        return cls._assemble(data, offsets, CPUPlace())
+        data, lod = arrow.to_rows(array)
+        offset_math.check(lod, len(data), "from_arrow.array")
+        return cls._assemble(data, lod, CPUPlace())
 
     def to_awkward(self) -> Any:
         """Return the samples as an awkward array over the same memory.
@@ -365,7 +365,7 @@ class LoDTensor(Ragged):
 
     def __reduce__(self) -> tuple[Any, ...]:
         data = None if self._data is _UNSET else self.numpy()
-        return _restore, (data, self._offsets, self._place)
+        return _restore, (data, self._lod, self._place)
 
     def _num_rows(self) -> int:
         return len(self._data)
@@ -375,23 +375,23 @@ class LoDTensor(Ragged):
             return None
         return self._num_rows() if self._data.ndim else 0
 
-    def _window(self, begin: int, end: int, offsets: LoD) -> Self:
-        return self._assemble(self._data[begin:end], offsets, self._place, lease=self._lease)
+    def _window(self, begin: int, end: int, lod: LoD) -> Self:
+        return self._assemble(self._data[begin:end], lod, self._place, lease=self._lease)
 
-    def _gather(self, rows: Offsets, offsets: LoD) -> Self:
+    def _gather(self, rows: Offsets, lod: LoD) -> Self:
         with self._place:
             return self._assemble(
-                self._data[array_module(self._data).asarray(rows)], offsets, self._place
+                self._data[array_module(self._data).asarray(rows)], lod, self._place
             )
 
-    def _entry(self, begin: int, end: int, offsets: LoD) -> Any:
-        return self._window(begin, end, offsets) if offsets else self._data[begin:end]
+    def _entry(self, begin: int, end: int, lod: LoD) -> Any:
+        return self._window(begin, end, lod) if lod else self._data[begin:end]
 
     def _sample(self, row: int) -> Any:
         return self._data[row]
 
     @classmethod
-    def _join(cls, parts: Sequence[Self], offsets: LoD) -> Self:
+    def _join(cls, parts: Sequence[Self], lod: LoD) -> Self:
         place = parts[0].place
         arrays = [part._data for part in parts if part._num_rows()] or [parts[0]._data]
         kinds = {(array.dtype.name, tuple(array.shape[1:])) for array in arrays}
@@ -401,11 +401,11 @@ class LoDTensor(Ragged):
                 f"got {', '.join(f'{dtype} {shape}' for dtype, shape in sorted(kinds))}"
             )
         with place:
-            return cls._assemble(array_module(arrays[0]).concatenate(arrays), offsets, place)
+            return cls._assemble(array_module(arrays[0]).concatenate(arrays), lod, place)
 
 
-def _restore(data: npt.NDArray[Any] | None, offsets: LoD, place: Place) -> LoDTensor:
-    return LoDTensor._assemble(_UNSET if data is None else data, offsets, CPUPlace()).to(place)
+def _restore(data: npt.NDArray[Any] | None, lod: LoD, place: Place) -> LoDTensor:
+    return LoDTensor._assemble(_UNSET if data is None else data, lod, CPUPlace()).to(place)
 
 
 def _on_host(numbers: object) -> object:

@@ -9,7 +9,7 @@ from support.batches import assert_same
 
 from gpufeed.device import virtual_devices
 from gpufeed.errors import FieldError, LoDError, PlaceError
-from gpufeed.places import CUDAPlace
+from gpufeed.places import CPUPlace, CUDAPlace
 from gpufeed.sparse import SparseRows
 from gpufeed.tensor import LoDTensor
 
@@ -91,6 +91,16 @@ def test_sequences_are_cut_like_those_of_a_tensor(rows):
     assert rows.cu_seqlens().tolist() == [0, 3, 4]
     rows.set_lod([])
     assert rows[::2].to_dense().tolist() == DENSE[::2]
+
+
+def test_a_feeders_lod_is_used_and_dropped_with_the_lod(rows):
+    sent = (np.array([0, 3, 4], np.int32),)
+    made = SparseRows._assemble(
+        rows.offsets, rows.indices, rows.values, rows.dim, rows._lod, CPUPlace(), sent
+    )
+    assert made.cu_seqlens() is sent[0]
+    made.set_lod([[0, 4]])
+    assert made.cu_seqlens().tolist() == [0, 4]
 
 
 def test_a_sample_without_lod_is_what_a_reader_gives(rows, binary):

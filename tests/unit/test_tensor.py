@@ -39,7 +39,7 @@ class FakeLease:
 
 def with_lease(tensor: LoDTensor) -> tuple[LoDTensor, FakeLease]:
     lease = FakeLease()
-    return LoDTensor._assemble(tensor.data, tensor._offsets, tensor.place, lease=lease), lease
+    return LoDTensor._assemble(tensor.data, tensor._lod, tensor.place, lease=lease), lease
 
 
 def test_an_array_is_taken_without_a_copy():
@@ -316,8 +316,8 @@ def test_offsets_are_wider_past_two_gibirows():
 
 
 def test_a_feeders_offsets_are_used_and_dropped_with_the_lod(nested):
-    sent = tuple(level.astype(np.int32) for level in nested._offsets)
-    t = LoDTensor._assemble(nested.data, nested._offsets, CPUPlace(), sent)
+    sent = tuple(level.astype(np.int32) for level in nested._lod)
+    t = LoDTensor._assemble(nested.data, nested._lod, CPUPlace(), sent)
     assert t.cu_seqlens() is sent[-1]
     t.set_lod([[0, 9]])
     assert t.cu_seqlens().tolist() == [0, 9]
