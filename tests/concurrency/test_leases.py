@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 from contextlib import ExitStack
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -48,10 +49,33 @@ def read_late(prefetch: int = 2, steps: int = STEPS) -> int:
         return late.check()
 
 
+def read_very_late(prefetch: int = 1, times: int = 5) -> int:
+    """The same, but hold the stream for as many steps as can be taken without waiting for it.
+
+    ``prefetch + 2`` feeds have device slabs of their own. The copies of as many more are enqueued
+    from page-locked slabs behind the readers of the first; then the producer stops.
+    """
+    steps = 2 * (prefetch + 2)
+    with virtual_stream("cuda:0") as stream:
+        late = LateReader(stream)
+        for _ in range(times):
+            feeds = make_feeder("cuda:0").decorate_reader(make_reader(99), prefetch=prefetch)()
+            with held(stream):
+                for number, feed in enumerate(islice(feeds, steps)):
+                    late.read(feed, batch(number), number)
+                    del feed
+            feeds.close()
+        return late.check()
+
+
 class TestLateReaders:
     @pytest.mark.parametrize("prefetch", [0, 1, 2, 4])
     def test_see_the_bytes_of_their_feed(self, prefetch):
         assert read_late(prefetch) == 3 * STEPS
+
+    @pytest.mark.parametrize("prefetch", [1, 2, 4])
+    def test_however_late_they_are(self, prefetch):
+        assert read_very_late(prefetch) == 5 * 3 * 2 * (prefetch + 2)
 
     @pytest.mark.parametrize("places", [["cuda:0", "cuda:1", "cuda:2"], ["cuda:1"] * 3])
     def test_on_many_places(self, places):
@@ -323,6 +347,7 @@ class TestBrokenVariants:
 
     def test_a_whole_one_passes(self):
         read_late(prefetch=1)
+        read_very_late()
 
     def test_without_the_wait_for_the_ready_event(self, monkeypatch):
         def deliver(self, staged, stream=None):
@@ -337,7 +362,7 @@ class TestBrokenVariants:
         deliver = SlabRing.deliver
         monkeypatch.setattr(SlabRing, "deliver", lambda self, lease, _: deliver(self, lease, None))
         with pytest.raises(AssertionError, match="feed"):
-            read_late(prefetch=1)
+            read_very_late()
 
     def test_writing_into_a_host_slab_before_its_copy_is_done(self, monkeypatch):
         monkeypatch.setattr(Slab, "wait", lambda self: None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -24,8 +25,10 @@ class Step:
         side: Read them on another stream too, which is recorded.
         keep: How many steps to keep them; 0 drops them at once.
         release: Which of the kept ones to drop now, before their time; None drops none.
+        hold: For how many steps, or until the host looks, to hold the current streams first.
     """
 
+    hold: int
     late: bool
     side: bool
     keep: int
@@ -50,10 +53,11 @@ class Schedule:
 def schedules(draw: DrawFn) -> Schedule:
     device = st.sampled_from([f"cuda:{n}" for n in range(NUM_DEVICES)])
     places = tuple(draw(st.lists(device, min_size=1, max_size=3)))
-    num_steps = draw(st.integers(0, 8))
+    num_steps = draw(st.integers(0, 12))
     num_batches = num_steps * len(places)
     step = st.builds(
         Step,
+        hold=st.integers(0, 4),
         late=st.booleans(),
         side=st.booleans(),
         keep=st.integers(0, 4),
@@ -68,7 +72,7 @@ def schedules(draw: DrawFn) -> Schedule:
         steps=tuple(draw(step) for _ in range(num_steps)),
         on_host=draw(st.booleans()),
         num_passes=draw(st.integers(1, 2)),
-        exit_at=draw(st.none() | st.integers(0, 8)),
+        exit_at=draw(st.none() | st.integers(0, 12)),
         max_bytes_ahead=draw(st.sampled_from([None, 1, 10_000])),
         seed=draw(st.integers(0, 1000)),
     )
@@ -87,9 +91,24 @@ class Consumer:
         self._side = LateReader(VirtualStream())
         stack.callback(self._side.stream.close)
         self._kept: list[tuple[int, list, list]] = []
+        self._held_until = 0
+        self._latch = threading.Event()
+        stack.callback(self.let_go)
+
+    def hold(self, until: int) -> None:
+        self._latch, self._held_until = threading.Event(), until
+        for reader in self._current.values():
+            reader.stream.call(self._latch.wait)
+
+    def let_go(self) -> None:
+        self._latch.set()
 
     def take(self, number: int, feeds: list, samples: list) -> None:
         step = self._schedule.steps[number]
+        if number >= self._held_until:
+            self.let_go()
+            if step.hold:
+                self.hold(until=number + step.hold)
         for place, feed, rows in zip(self._schedule.places, feeds, samples, strict=True):
             reader = self._current.get(place)
             if reader is None:
@@ -111,6 +130,7 @@ class Consumer:
             self._check(*due[1:])
 
     def finish(self) -> None:
+        self.let_go()
         for _, feeds, samples in self._kept:
             self._check(feeds, samples)
         self._side.check()
@@ -118,6 +138,7 @@ class Consumer:
             reader.check()
 
     def _check(self, feeds: list, samples: list) -> None:
+        self.let_go()
         for reader in self._current.values():
             reader.stream.synchronize()  # the host may look only once the stream may
         for feed, rows in zip(feeds, samples, strict=True):
@@ -135,6 +156,7 @@ def consume(schedule: Schedule, reader, make) -> None:
             consumer.take(number, list(listed), samples)
             del feed, listed
             if number == schedule.exit_at:
+                consumer.let_go()
                 feeds.close()
                 break
         else:
