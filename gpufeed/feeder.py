@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+from gpufeed.checks import positive_s, whole_number
 from gpufeed.collate import BatchPlan
 from gpufeed.device import backend_for, cuda_places
 from gpufeed.device.staging import Staging, StagingPool
@@ -184,9 +185,9 @@ class DataFeeder:
         Source: ``fluid.DataFeeder.decorate_reader`` of PaddlePaddle 1.x; all after ``drop_last``
         is ours.
         """
-        if isinstance(prefetch, bool) or not isinstance(prefetch, int) or prefetch < 0:
-            raise FieldError(
-                f"decorate_reader.prefetch must be a whole number >= 0, got {prefetch!r}"
+        if max_bytes_ahead is not None:
+            max_bytes_ahead = whole_number(
+                "decorate_reader.max_bytes_ahead", max_bytes_ahead, minimum=1
             )
         if remainder not in (None, "split", "partial"):
             raise FieldError(
@@ -211,11 +212,11 @@ class DataFeeder:
             grouping,
             self._pool,
             FeedOptions(
-                prefetch=prefetch,
+                prefetch=whole_number("decorate_reader.prefetch", prefetch, minimum=0),
                 stream=stream,
                 max_bytes_ahead=max_bytes_ahead,
-                timeout_s=timeout_s,
-                stall_warning_s=stall_warning_s,
+                timeout_s=positive_s("decorate_reader.timeout_s", timeout_s),
+                stall_warning_s=positive_s("decorate_reader.stall_warning_s", stall_warning_s),
                 progress=progress,
                 trace=trace,
             ),
@@ -243,12 +244,7 @@ class DataFeeder:
             if self._has_many_places:
                 return self.places
             return cuda_places() if isinstance(self.place, CUDAPlace) else cpu_places()
-        try:
-            count = int(num_places)
-        except (TypeError, ValueError, OverflowError):
-            count = 0
-        if count < 1:
-            raise PlaceError(f"num_places must be a whole number >= 1, got {num_places!r}")
+        count = whole_number("num_places", num_places, minimum=1, error=PlaceError)
         if self._has_many_places:
             if count > len(self.places):
                 raise PlaceError(f"num_places must be at most {len(self.places)}, got {count}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from gpufeed.checks import whole_number
 from gpufeed.errors import FieldError
 
 __all__ = ["FieldMap"]
@@ -40,12 +41,10 @@ class FieldMap:
             raise FieldError(
                 f"DataFeeder.feeding must name {sorted(names)}, got {sorted(map(str, feeding))}"
             )
-        self._order = [feeding[name] for name in names]
-        for name, column in feeding.items():
-            if isinstance(column, bool) or not isinstance(column, int) or column < 0:
-                raise FieldError(
-                    f"DataFeeder.feeding[{name!r}] must be a column number >= 0, got {column!r}"
-                )
+        self._order = [
+            whole_number(f"DataFeeder.feeding[{name!r}]", feeding[name], minimum=0)
+            for name in names
+        ]
 
     def columns(self, batch: Iterable[Any]) -> list[Sequence[Any]]:
         """Return the values of each field, in feed order.

@@ -6,7 +6,6 @@ something is sent there (`gpufeed.device`).
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -15,6 +14,7 @@ from threading import local
 from types import TracebackType
 from typing import ClassVar
 
+from gpufeed.checks import number_in_environment, whole_number
 from gpufeed.errors import PlaceError
 
 __all__ = [
@@ -100,9 +100,8 @@ class CUDAPlace(Place):
     device_id: int = 0
 
     def __post_init__(self) -> None:
-        number = self.device_id
-        if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-            raise PlaceError(f"CUDAPlace.device_id must be a whole number >= 0, got {number!r}")
+        number = whole_number("CUDAPlace.device_id", self.device_id, minimum=0, error=PlaceError)
+        object.__setattr__(self, "device_id", number)
 
     def __str__(self) -> str:
         return f"cuda:{self.device_id}"
@@ -145,14 +144,10 @@ def cpu_places(n: int | None = None) -> list[Place]:
     Raises:
         PlaceError: ``n`` (or ``CPU_NUM``) is not a whole number >= 1.
     """
-    said: object = os.environ.get("CPU_NUM", "1") if n is None else n
-    try:
-        count = int(str(said))
-    except ValueError:
-        count = 0
-    if count < 1:
-        name = "CPU_NUM" if n is None else "cpu_places.n"
-        raise PlaceError(f"{name} must be a whole number >= 1, got {said!r}")
+    if n is None:
+        count = number_in_environment("CPU_NUM", 1, minimum=1)
+    else:
+        count = whole_number("cpu_places.n", n, minimum=1, error=PlaceError)
     return [CPUPlace() for _ in range(count)]
 
 
@@ -162,7 +157,4 @@ def local_place() -> Place:
     Raises:
         PlaceError: ``LOCAL_RANK`` is set and not a whole number.
     """
-    rank = os.environ.get("LOCAL_RANK", "0")
-    if not rank.isdecimal():
-        raise PlaceError(f"LOCAL_RANK must be a whole number >= 0, got {rank!r}")
-    return CUDAPlace(int(rank))
+    return CUDAPlace(number_in_environment("LOCAL_RANK", 0))

@@ -18,6 +18,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 import gpufeed.lod as offset_math
+from gpufeed.checks import whole_number
 from gpufeed.device import array_module, transfer
 from gpufeed.device.backend import Array
 from gpufeed.errors import FieldError, LoDError, PlaceError
@@ -293,6 +294,7 @@ class Ragged(ABC):
         levels = len(self._fitting())
         if not levels:
             raise LoDError(f"{self._owner('lod')} must have a level for this, got []")
+        level = whole_number(self._owner("level"), level, error=LoDError)
         if not -levels <= level < levels:
             raise LoDError(f"{self._owner('level')} must be in [{-levels}, {levels}), got {level}")
         return level % levels
@@ -301,11 +303,7 @@ class Ragged(ABC):
         """Return how wide the padded form is."""
         if max_length is None:
             return self.max_seqlen()
-        if not isinstance(max_length, (int, np.integer)) or max_length < 0:
-            raise FieldError(
-                f"{self._owner('max_length')} must be a whole number >= 0, got {max_length!r}"
-            )
-        return int(max_length)
+        return whole_number(self._owner("max_length"), max_length, minimum=0)
 
     def _between(self, begin: int, end: int) -> Self:
         lod = self._fitting()

@@ -14,6 +14,7 @@ from typing import Any, Self
 import numpy as np
 
 import gpufeed.lod as offset_math
+from gpufeed.checks import whole_number
 from gpufeed.device import array_module, transfer
 from gpufeed.device.backend import Array
 from gpufeed.errors import FieldError, PlaceError, import_extra
@@ -80,9 +81,7 @@ class SparseRows(Ragged):
                     f"SparseRows.offsets, indices and values must be on one place, "
                     f"got {self._place} and {place}"
                 )
-        if isinstance(dim, bool) or not isinstance(dim, (int, np.integer)) or dim < 1:
-            raise FieldError(f"SparseRows.dim must be a whole number >= 1, got {dim!r}")
-        self._dim = int(dim)
+        self._dim = whole_number("SparseRows.dim", dim, minimum=1)
         self._lod_on_place, self._lease = None, None
         self._check()
         self.set_lod(lod)

@@ -10,6 +10,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from gpufeed.checks import whole_number
 from gpufeed.errors import FieldError
 from gpufeed.lod import Offsets
 
@@ -43,8 +44,7 @@ def split_points(rows: Offsets, n: int, policy: SplitPolicy) -> list[int]:
 
     Source: SplitLoDTensor of PaddlePaddle, since 1.8 (ceil) and up to 1.7 (floor).
     """
-    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
-        raise FieldError(f"split.n must be a whole number >= 1, got {n!r}")
+    n = whole_number("split.n", n, minimum=1)
     if policy not in get_args(SplitPolicy):
         raise FieldError(
             f"split.policy must be one of {', '.join(get_args(SplitPolicy))}, got {policy!r}"

@@ -6,7 +6,6 @@ A `Variable` is a description only: name, shape, dtype, LoD level and layout. It
 from __future__ import annotations
 
 import math
-import operator
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from typing import Literal
 
 import numpy as np
 
+from gpufeed.checks import whole_number
 from gpufeed.errors import FieldError
 
 __all__ = [
@@ -210,7 +210,7 @@ def data(
         name,
         _as_shape(name, shape, append_batch_size),
         _as_dtype(name, "dtype", dtype),
-        lod_level,
+        whole_number(f"data({name!r}).lod_level", lod_level, minimum=0),
         layout,
         densify,
         None if wire_dtype is None else _as_dtype(name, "wire_dtype", wire_dtype),
@@ -235,10 +235,10 @@ def _error(name: str, argument: str, rule: str, got: object) -> FieldError:
 def _as_shape(name: str, shape: object, append_batch_size: bool) -> tuple[int, ...]:
     if not isinstance(shape, Sequence) or isinstance(shape, str):
         raise _error(name, "shape", "be a list of whole numbers or None", shape)
-    try:
-        dims = tuple(-1 if dim is None else max(-1, operator.index(dim)) for dim in shape)
-    except TypeError:
-        raise _error(name, "shape", "be a list of whole numbers or None", shape) from None
+    dims = tuple(
+        -1 if dim is None else max(-1, whole_number(f"data({name!r}).shape[{axis}]", dim))
+        for axis, dim in enumerate(shape)
+    )
     if append_batch_size and -1 not in dims:
         dims = (-1, *dims)
     if not dims:
@@ -273,12 +273,9 @@ def _check_layout(variable: Variable) -> None:
 
 
 def _check_lod_level(variable: Variable) -> None:
-    name, level = variable.name, variable.lod_level
-    if isinstance(level, bool) or not isinstance(level, int) or level < 0:
-        raise _error(name, "lod_level", "be a whole number >= 0", level)
-    if level and variable.shape[:1] != (-1,):
+    if variable.lod_level and variable.shape[:1] != (-1,):
         rule = "leave its first dimension free (-1) when lod_level > 0"
-        raise _error(name, "shape", rule, list(variable.shape))
+        raise _error(variable.name, "shape", rule, list(variable.shape))
 
 
 def _check_conversion(variable: Variable) -> None:

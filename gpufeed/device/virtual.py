@@ -14,7 +14,6 @@ holds the queue only, never the stream), at ``close()``, or at interpreter exit.
 from __future__ import annotations
 
 import itertools
-import os
 import random
 import threading
 import weakref
@@ -28,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from gpufeed.checks import number_in_environment, whole_number
 from gpufeed.device.backend import Array, Event, HostBytes, Memory, Stream
 from gpufeed.device.host import aligned_bytes, root_view, view_at
 from gpufeed.errors import PlaceError
@@ -61,10 +61,7 @@ def num_virtual_devices() -> int:
     """Return how many virtual devices there are; 0 where CUDA devices are real."""
     if _settings is not None:
         return _settings.count
-    said = os.environ.get("GPUFEED_VIRTUAL_DEVICES") or "0"
-    if not said.isdecimal():
-        raise PlaceError(f"GPUFEED_VIRTUAL_DEVICES must be a whole number >= 0, got {said!r}")
-    return int(said)
+    return number_in_environment("GPUFEED_VIRTUAL_DEVICES", 0)
 
 
 class virtual_devices:  # noqa: N801 - used like a function
@@ -87,10 +84,9 @@ class virtual_devices:  # noqa: N801 - used like a function
 
     def __init__(self, n: int, *, seed: int | None = None, jitter: bool = False) -> None:
         global _settings
-        if isinstance(n, bool) or not isinstance(n, int) or n < 0:
-            raise PlaceError(f"virtual_devices.n must be a whole number >= 0, got {n!r}")
+        count = whole_number("virtual_devices.n", n, minimum=0, error=PlaceError)
         self._before = _settings
-        _settings = _Settings(n, seed, jitter)
+        _settings = _Settings(count, seed, jitter)
 
     def __enter__(self) -> virtual_devices:
         return self

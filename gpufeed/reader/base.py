@@ -16,16 +16,16 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
-from numbers import Real
 from types import TracebackType
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 from weakref import WeakSet
 
+from gpufeed.checks import whole_number
 from gpufeed.device.threads import close_iterator
 from gpufeed.errors import ReaderError
 from gpufeed.reader.position import Position, restore_position, save_position
 
-__all__ = ["AnyReader", "Reader", "drain", "identity_of", "open_reader", "reading", "whole_number"]
+__all__ = ["AnyReader", "Reader", "drain", "identity_of", "open_reader", "reading"]
 
 T = TypeVar("T")
 
@@ -133,7 +133,7 @@ class Reader(ABC, Generic[T]):
         every epoch it enters, the resumed one too.
 
         Raises:
-            ValueError: ``epoch`` is not a whole number >= 0.
+            FieldError: ``epoch`` is not a whole number >= 0.
         """
         epoch = whole_number(f"{self.name}.set_epoch.epoch", epoch, minimum=0)
         if self._is_started or epoch != self._position.epoch:
@@ -250,33 +250,6 @@ def drain(iterator: Iterator[object], num: int) -> int:
     """
     last = deque(enumerate(islice(iterator, num), 1), maxlen=1)
     return last[0][0] if last else 0
-
-
-def whole_number(name: str, value: object, *, minimum: int | None = None) -> int:
-    """Return ``value`` as an int if it is a whole number of any numeric type.
-
-    >>> whole_number("batch.batch_size", 32.0, minimum=1)
-    32
-
-    Args:
-        name: ``owner.argument``, for the message.
-        value: What the user gave.
-        minimum: Smallest legal value; None for any.
-
-    Raises:
-        ValueError: It is a fraction, text, or below ``minimum``.
-        TypeError: It is no number at all.
-    """
-    bound = "" if minimum is None else f" >= {minimum}"
-    message = f"{name} must be a whole number{bound}, got {value!r}"
-    if isinstance(value, bool) or not isinstance(value, Real | str):
-        raise TypeError(message)
-    if isinstance(value, str) or value // 1 != value:
-        raise ValueError(message)
-    number = int(value)  # type: ignore[call-overload]  # typeshed's Real has no __int__
-    if minimum is not None and number < minimum:
-        raise ValueError(message)
-    return cast("int", number)
 
 
 def _require_callable(name: str, given: object, remedy: str = "") -> None:

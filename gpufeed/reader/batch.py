@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TypeVar
 
-from gpufeed.reader.base import AnyReader, Reader, reading, whole_number
+from gpufeed.checks import whole_number
+from gpufeed.reader.base import AnyReader, Reader, reading
 
 __all__ = ["Batch", "batch", "blocks"]
 
@@ -28,8 +29,8 @@ def batch(reader: AnyReader[T], batch_size: int | None = None, drop_last: bool =
         drop_last: Whether a last batch of fewer samples is left out.
 
     Raises:
-        ValueError: ``batch_size`` is not a whole number >= 1.
-        TypeError: ``batch_size`` is no number, or ``reader`` is not callable.
+        FieldError: (a ValueError) ``batch_size`` is not a whole number >= 1.
+        TypeError: ``batch_size`` is not given, or ``reader`` is not callable.
 
     Source: ``paddle.batch``, whose check of ``batch_size`` also comes with the call; there
     ``drop_last`` had to be False itself to keep the last batch, here any false value does.
@@ -41,6 +42,8 @@ class Batch(Reader[list[T]]):
     """A reader of mini-batches; made by `batch`."""
 
     def __init__(self, reader: AnyReader[T], batch_size: int | None, drop_last: bool) -> None:
+        if batch_size is None:
+            raise TypeError("batch.batch_size must be given, got None")
         self.batch_size = whole_number("batch.batch_size", batch_size, minimum=1)
         self.drop_last = bool(drop_last)
         super().__init__("batch", reader, batch_size=self.batch_size, drop_last=self.drop_last)

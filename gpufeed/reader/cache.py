@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from itertools import repeat
 from typing import TypeVar
 
+from gpufeed.checks import whole_number
 from gpufeed.errors import ReaderError
-from gpufeed.reader.base import AnyReader, Reader, drain, reading, whole_number
+from gpufeed.reader.base import AnyReader, Reader, drain, reading
 
 __all__ = ["Fake", "cache"]
 
@@ -72,7 +73,7 @@ class Fake:
         """Return a reader of ``data_num`` times the first sample of ``reader``, the same object.
 
         Raises:
-            ValueError: ``data_num`` is not a whole number >= 0.
+            FieldError: ``data_num`` is not a whole number >= 0.
             ReaderError: On iteration: ``reader`` is empty.
         """
         return _Faked(reader, data_num)

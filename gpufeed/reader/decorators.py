@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from typing import Any, TypeVar
 
+from gpufeed.checks import whole_number
 from gpufeed.errors import ComposeNotAligned
-from gpufeed.reader.base import AnyReader, Reader, drain, open_reader, reading, whole_number
+from gpufeed.reader.base import AnyReader, Reader, drain, open_reader, reading
 
 __all__ = [
     "chain",
@@ -150,7 +151,7 @@ def firstn(reader: AnyReader[T], n: int | None) -> Reader[T]:
         n: None or a negative number is all of them.
 
     Raises:
-        ValueError: ``n`` is not a whole number.
+        FieldError: ``n`` is not a whole number.
     """
     return _FirstN(reader, n)
 
@@ -176,7 +177,7 @@ def skip(reader: AnyReader[T], n: int) -> Reader[T]:
     ['c']
 
     Raises:
-        ValueError: ``n`` is not a whole number >= 0.
+        FieldError: ``n`` is not a whole number >= 0.
     """
     return _Skip(reader, n)
 
@@ -249,7 +250,7 @@ def repeat(reader: AnyReader[T], num_passes: int | None = None) -> Reader[T]:
         num_passes: None repeats without end, or until a pass is empty.
 
     Raises:
-        ValueError: ``num_passes`` is not a whole number >= 0.
+        FieldError: ``num_passes`` is not a whole number >= 0.
     """
     return _Repeat(reader, num_passes)
 

@@ -18,9 +18,10 @@ from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
+from gpufeed.checks import positive_s, whole_number
 from gpufeed.device.channel import Channel, EndOfChannel
 from gpufeed.device.threads import ThreadGroup, run_ahead
-from gpufeed.reader.base import AnyReader, Reader, identity_of, open_reader, reading, whole_number
+from gpufeed.reader.base import AnyReader, Reader, identity_of, open_reader, reading
 
 __all__ = ["buffered", "xmap_readers"]
 
@@ -45,7 +46,7 @@ def buffered(reader: AnyReader[T], size: int) -> Reader[T]:
         size: Most samples read and not yet taken; 0 or less is unbounded.
 
     Raises:
-        ValueError: ``size`` is not a whole number.
+        FieldError: ``size`` is not a whole number.
 
     Source: ``paddle.reader.buffered``; here errors arrive, and leaving the loop ends the thread.
     """
@@ -92,7 +93,7 @@ def xmap_readers(
         timeout_s: How long a sample may take; None is for ever.
 
     Raises:
-        ValueError: ``process_num`` is not a whole number >= 1, ``buffer_size`` no whole number,
+        FieldError: ``process_num`` is not a whole number >= 1, ``buffer_size`` no whole number,
             or ``timeout_s`` not above 0.
         ReaderTimeout: On iteration: nothing arrived for ``timeout_s``.
 
@@ -115,9 +116,7 @@ class _Xmap(Reader[R]):
         self._process_num = whole_number("xmap_readers.process_num", process_num, minimum=1)
         self._buffer_size = whole_number("xmap_readers.buffer_size", buffer_size)
         self._order = bool(order)
-        if timeout_s is not None and not timeout_s > 0:
-            raise ValueError(f"xmap_readers.timeout_s must be above 0 or None, got {timeout_s!r}")
-        self._timeout_s = timeout_s
+        self._timeout_s = positive_s("xmap_readers.timeout_s", timeout_s)
         super().__init__(
             "xmap_readers",
             reader,

@@ -9,7 +9,8 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from gpufeed.reader.base import AnyReader, Reader, open_reader, reading, whole_number
+from gpufeed.checks import whole_number
+from gpufeed.reader.base import AnyReader, Reader, open_reader, reading
 from gpufeed.reader.batch import blocks
 
 __all__ = ["shuffle"]
@@ -36,7 +37,7 @@ def shuffle(reader: AnyReader[T], buf_size: int, *, seed: int | None = None) -> 
             takes a seed from the global `random` module, so that ``random.seed`` fixes a run.
 
     Raises:
-        ValueError: ``buf_size`` is not a whole number, or ``seed`` not one >= 0.
+        FieldError: ``buf_size`` is not a whole number, or ``seed`` not one >= 0.
 
     Source: ``paddle.reader.shuffle``.
     """

@@ -249,10 +249,11 @@ class TestFeedParallel:
             places = [feed.place for feed in make_feeder(X, place="cuda").feed_parallel([[1]] * 3)]
             assert places == [CUDAPlace(0), CUDAPlace(1), CUDAPlace(2)]
 
-    def test_num_places_may_be_whatever_int_takes(self):
-        assert len(list(make_feeder(X).feed_parallel([[1], [2]], num_places="2"))) == 2
+    def test_num_places_may_be_of_any_numeric_type(self):
+        for num_places in (2, 2.0, np.int64(2)):
+            assert len(list(make_feeder(X).feed_parallel([[1], [2]], num_places))) == 2
 
-    @pytest.mark.parametrize("num_places", [0, -1, "two", [2], float("nan"), float("inf")])
+    @pytest.mark.parametrize("num_places", [0, -1, 2.7, "2", True, [2], float("inf")])
     def test_num_places_is_a_number(self, num_places):
         with pytest.raises(PlaceError, match="num_places must be a whole number >= 1, got"):
             next(make_feeder(X).feed_parallel([[1]], num_places=num_places))

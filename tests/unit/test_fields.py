@@ -83,9 +83,9 @@ def test_feeding_leaves_mappings_alone():
         ({"a": 0}, r"must name \['a', 'b'\], got \['a'\]"),
         ({"a": 0, "b": 1, "c": 2}, r"must name .* got \['a', 'b', 'c'\]"),
         ({"a": 0, 1: 1}, r"must name .* got \['1', 'a'\]"),
-        ({"a": 0, "b": -1}, r"feeding\['b'\] must be a column number >= 0, got -1"),
-        ({"a": True, "b": 0}, r"feeding\['a'\] must be a column number >= 0, got True"),
-        ({"a": 0, "b": 1.0}, r"feeding\['b'\] must be a column number >= 0, got 1.0"),
+        ({"a": 0, "b": -1}, r"feeding\['b'\] must be a whole number >= 0, got -1"),
+        ({"a": True, "b": 0}, r"feeding\['a'\] must be a whole number >= 0, got True"),
+        ({"a": 0, "b": 0.5}, r"feeding\['b'\] must be a whole number >= 0, got 0.5"),
     ],
 )
 def test_feeding_is_checked_when_it_is_given(feeding, message):

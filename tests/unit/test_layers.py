@@ -22,7 +22,7 @@ REPOSITORY = Path(__file__).parents[2]
 # Bottom up, and within a layer from left to right: an entry may import what stands before it. An
 # entry is a module, or a package with all of it that has no entry of its own.
 LAYERS = {
-    "base": ["errors", "places", "lod"],
+    "base": ["errors", "checks", "places", "lod"],
     "kernels": ["kernels"],
     "device": ["device"],
     "data": [

@@ -4,6 +4,7 @@ import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import numpy as np
 import pytest
 
 from gpufeed.errors import PlaceError
@@ -44,10 +45,15 @@ def test_other_names_are_refused(name):
         as_place(name)
 
 
-@pytest.mark.parametrize("number", [-1, True, 1.0, "0", None])
+@pytest.mark.parametrize("number", [-1, True, 1.5, "0", None])
 def test_device_numbers(number):
     with pytest.raises(PlaceError, match=r"CUDAPlace\.device_id must be a whole number >= 0"):
         CUDAPlace(number)
+
+
+def test_device_numbers_may_be_of_any_numeric_type():
+    assert CUDAPlace(np.int64(1)) == CUDAPlace(1.0) == CUDAPlace(1)
+    assert str(CUDAPlace(np.int64(1))) == "cuda:1"
 
 
 def test_places_are_values():

@@ -139,6 +139,16 @@ class TestArguments:
         with pytest.raises(FieldError, match="prefetch"):
             make_feeder("cpu").decorate_reader(make_reader(1), prefetch=prefetch)
 
+    def test_numbers_may_be_of_any_numeric_type(self):
+        numbers = {"prefetch": np.int64(2), "max_bytes_ahead": 1e6, "timeout_s": np.float32(30)}
+        assert len(list(make_feeder("cpu").decorate_reader(make_reader(3), **numbers))) == 3
+
+    @pytest.mark.parametrize("name", ["max_bytes_ahead", "timeout_s", "stall_warning_s"])
+    @pytest.mark.parametrize("limit", [0, -1, "a", True, float("inf")])
+    def test_limits_are_positive_numbers(self, name, limit):
+        with pytest.raises(FieldError, match=f"decorate_reader.{name} must be a .* got"):
+            make_feeder("cpu").decorate_reader(make_reader(1), **{name: limit})
+
     def test_a_stream_is_one_of_the_device(self):
         with virtual_devices(1):
             reader = make_feeder("cuda:0").decorate_reader(make_reader(1), stream=7)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import pickle
 
-import numpy as np
 import pytest
 from support.readers import Watched, counting
 
@@ -21,7 +20,7 @@ from gpufeed.reader import (
     shuffle,
     xmap_readers,
 )
-from gpufeed.reader.base import Reader, drain, open_reader, whole_number
+from gpufeed.reader.base import Reader, drain, open_reader
 
 
 class Epochs(Reader[tuple[int, int]]):
@@ -287,23 +286,3 @@ def test_any_function_can_be_opened():
 def test_drain_tells_how_many_there_were():
     samples = iter(range(5))
     assert [drain(samples, 0), drain(samples, 3), drain(samples, 3)] == [0, 3, 2]
-
-
-@pytest.mark.parametrize("value", [3, 3.0, np.int64(3), np.float32(3.0)])
-def test_whole_numbers_of_any_type(value):
-    assert whole_number("f.n", value, minimum=1) == 3
-    assert type(whole_number("f.n", value)) is int
-
-
-@pytest.mark.parametrize(
-    "value", [2.7, 0, -1, float("nan"), float("inf"), "2", "x", np.float64(0.5)]
-)
-def test_other_values_are_value_errors(value):
-    with pytest.raises(ValueError, match=r"f\.n must be a whole number >= 1, got"):
-        whole_number("f.n", value, minimum=1)
-
-
-@pytest.mark.parametrize("value", [None, True, [], b"2", 1j])
-def test_other_kinds_are_type_errors(value):
-    with pytest.raises(TypeError, match=r"f\.n must be a whole number, got"):
-        whole_number("f.n", value)

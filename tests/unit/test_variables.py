@@ -76,7 +76,7 @@ def test_conversion():
         ({"name": 3}, r"data\.name must be a non-empty string, got 3"),
         ({"shape": 784}, r"data\('x'\)\.shape must be a list of whole numbers or None, got 784"),
         ({"shape": "12"}, "shape must be a list of whole numbers"),
-        ({"shape": [1.5]}, "shape must be a list of whole numbers"),
+        ({"shape": [4, 1.5]}, r"shape\[1\] must be a whole number, got 1.5"),
         ({"dtype": "uint32"}, "dtype must be any of bool, float16, .*, got 'uint32'"),
         ({"dtype": "no such"}, "dtype must be any of"),
         ({"dtype": None}, "dtype must be any of"),
