@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpufeed.errors import FormatError
+from gpufeed.errors import FieldError, FormatError
 from gpufeed.formats import Opener, PathLike, Seekable, Source, locate, resolve
-from gpufeed.formats.csv import Column, Dtypes, read_csv
+from gpufeed.formats.csv import Column, Dtypes, check_csv, read_csv
 from gpufeed.formats.idx import IdxFile
-from gpufeed.formats.svmlight import read_svmlight
+from gpufeed.formats.svmlight import check_svmlight, read_svmlight
 from gpufeed.formats.text import read_text
 from gpufeed.reader.base import Reader, drain
 
@@ -37,13 +37,13 @@ def np_array(x: npt.ArrayLike) -> Reader[Any]:
         x: Array of one dimension or more, or what NumPy makes one of.
 
     Raises:
-        FormatError: ``x`` has no dimension.
+        FieldError: ``x`` has no dimension.
 
     Source: ``paddle.reader.creator.np_array``.
     """
     array = np.asarray(x)
     if array.ndim == 0:
-        raise FormatError(f"np_array.x must have a first axis to read along, got {array!r}")
+        raise FieldError(f"np_array.x must have a first axis to read along, got {array!r}")
     return _ArrayReader(array)
 
 
@@ -79,9 +79,11 @@ def csv(
         delimiter: One character.
 
     Raises:
+        FieldError: ``delimiter`` is not one character, or a dtype is none that text converts to.
         FormatError: When iterated: a file is missing, empty or damaged, a column is not there, a
             field does not convert to its dtype.
     """
+    check_csv(columns, dtypes, header=header, delimiter=delimiter)
     options = {"columns": columns, "dtypes": dtypes, "header": header, "delimiter": delimiter}
     return _FilesReader("csv", _each(path, read_csv), options)
 
@@ -108,10 +110,10 @@ def svmlight(
         query_id: Whether samples end in the number after ``qid:``, None where a line has none.
 
     Raises:
-        FormatError: ``dim`` is below 1. When iterated: a file is missing, empty or damaged.
+        FieldError: ``dim`` is not a whole number >= 1.
+        FormatError: When iterated: a file is missing, empty or damaged.
     """
-    if dim is not None and dim < 1:
-        raise FormatError(f"svmlight.dim must be >= 1 or None, got {dim!r}")
+    check_svmlight(dim, binary=binary, zero_based=zero_based, query_id=query_id)
     options = {"dim": dim, "binary": binary, "zero_based": zero_based, "query_id": query_id}
     return _FilesReader("svmlight", _each(path, read_svmlight), options)
 
@@ -126,11 +128,12 @@ def idx(*paths: PathLike) -> Reader[Any]:
         paths: Files with equal numbers of items; ``.gz .bz2 .xz`` are decompressed.
 
     Raises:
-        FormatError: No path. When iterated: a file is missing, empty or damaged, or the files
+        FieldError: No path.
+        FormatError: When iterated: a file is missing, empty or damaged, or the files
             hold different numbers of items.
     """
     if not paths:
-        raise FormatError("idx.paths must be one file or more, got none")
+        raise FieldError("idx.paths must be one file or more, got none")
     return _IdxReader([IdxFile(Source(os.fspath(path))) for path in paths])
 
 
@@ -145,9 +148,13 @@ def open(spec: Paths, **options: Any) -> Reader[Any]:  # noqa: A001 - `creator.o
         options: Of the format: those of the creator of the same name.
 
     Raises:
+        FieldError: An option breaks a rule of the format.
         FormatError: Unknown format. When iterated: what that format raises.
     """
     found = [resolve(one) for one in _listed(spec)]
+    for form, _ in found:
+        if form.check is not None:
+            form.check(**options)
     return _FilesReader("open", [(path, form.opener) for form, path in found], options)
 
 

@@ -1,7 +1,7 @@
 """Every exception that gpufeed raises itself.
 
     GpufeedError
-    ├── FieldError (ValueError)        a sample does not fit its declared variable
+    ├── FieldError (ValueError)        a sample does not fit its variable, or an argument its rule
     ├── LoDError (ValueError)          offsets or lengths do not describe the rows
     ├── PlaceError (RuntimeError)      a device that is not there, or data on the wrong one
     ├── FormatError (ValueError)       a file is damaged or not what it claims to be
@@ -44,7 +44,10 @@ class GpufeedError(Exception):
 
 
 class FieldError(GpufeedError, ValueError):
-    """A sample does not fit its variable; names field, sample number, expected and got."""
+    """A sample does not fit its variable, or an argument breaks its rule.
+
+    Names field, sample number, expected and got; or owner, argument, rule and value.
+    """
 
 
 class LoDError(GpufeedError, ValueError):

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from gpufeed.errors import FormatError
-from gpufeed.formats.csv import read_csv
+from gpufeed.errors import FieldError, FormatError
+from gpufeed.formats.csv import check_csv, read_csv
 from gpufeed.formats.idx import IdxFile
 from gpufeed.formats.source import PathLike, Source, locate
-from gpufeed.formats.svmlight import read_svmlight
+from gpufeed.formats.svmlight import check_svmlight, read_svmlight
 from gpufeed.formats.text import read_text
 
 __all__ = ["Format", "Opener", "PathLike", "Seekable", "Source", "locate", "register", "resolve"]
@@ -47,17 +47,26 @@ class Format:
         tag: Its name, as in ``creator.open("tag:path")``.
         opener: ``opener(source, **options)`` returns an iterable of samples.
         endings: Of file names that are of this format, compression suffixes aside.
+        check: ``check(**options)`` refuses options before there is a file; None leaves that to the
+            opener.
     """
 
     tag: str
     opener: Opener
     endings: tuple[str, ...] = ()
+    check: Callable[..., None] | None = None
 
 
 _formats: dict[str, Format] = {}
 
 
-def register(tag: str, opener: Opener, *, endings: Iterable[str] = ()) -> None:
+def register(
+    tag: str,
+    opener: Opener,
+    *,
+    endings: Iterable[str] = (),
+    check: Callable[..., None] | None = None,
+) -> None:
     """Add a format, or replace the one of the same tag.
 
     >>> def read_words(source):
@@ -72,13 +81,15 @@ def register(tag: str, opener: Opener, *, endings: Iterable[str] = ()) -> None:
         tag: Two or more of ``a-z 0-9 _``, a letter first.
         opener: ``opener(source, **options)`` returns an iterable of samples; source is a `Source`.
         endings: Of file names that `creator.open` gives to this format.
+        check: ``check(**options)`` raises what is wrong with options, when a reader is made; None
+            leaves that to the opener, when a file is read.
 
     Raises:
-        FormatError: ``tag`` is spelled otherwise.
+        FieldError: ``tag`` is spelled otherwise.
     """
     if not re.fullmatch(_TAG, tag):
-        raise FormatError(f"register.tag must be two or more of a-z, 0-9 and _, got {tag!r}")
-    _formats[tag] = Format(tag, opener, tuple(endings))
+        raise FieldError(f"register.tag must be two or more of a-z, 0-9 and _, got {tag!r}")
+    _formats[tag] = Format(tag, opener, tuple(endings), check)
 
 
 def resolve(spec: str) -> tuple[Format, str]:
@@ -109,7 +120,7 @@ def resolve(spec: str) -> tuple[Format, str]:
 _TAG = "[a-z][a-z0-9_]+"
 
 register("text", read_text, endings=[".txt"])
-register("csv", read_csv, endings=[".csv"])
+register("csv", read_csv, endings=[".csv"], check=check_csv)
 # MNIST's files have no suffix: train-images-idx3-ubyte.
 register("idx", IdxFile, endings=[".idx", "idx1-ubyte", "idx2-ubyte", "idx3-ubyte", "idx4-ubyte"])
-register("svmlight", read_svmlight, endings=[".svm", ".svmlight", ".libsvm"])
+register("svmlight", read_svmlight, endings=[".svm", ".svmlight", ".libsvm"], check=check_svmlight)

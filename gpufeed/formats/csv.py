@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from gpufeed.errors import FormatError
+from gpufeed.errors import FieldError, FormatError
 from gpufeed.formats.source import Source
 from gpufeed.formats.text import decode_lines
 
-__all__ = ["Column", "Dtypes", "read_csv"]
+__all__ = ["Column", "Dtypes", "check_csv", "read_csv"]
 
 Column = str | int
 Dtype = str | type | np.dtype[Any]
@@ -24,6 +24,24 @@ Dtypes = Dtype | Mapping[Column, Dtype]
 _Convert = Callable[[str], Any]
 
 _BOOLS = {"0": False, "1": True, "false": False, "true": True}
+
+
+def check_csv(
+    columns: Sequence[Column] | None = None,
+    dtypes: Dtypes | None = None,
+    *,
+    header: bool = True,
+    delimiter: str = ",",
+) -> None:
+    """Refuse options of `read_csv` that no file could be read with.
+
+    Raises:
+        FieldError: ``delimiter`` is not one character, or a dtype is none that text converts to.
+    """
+    if not isinstance(delimiter, str) or len(delimiter) != 1:
+        raise FieldError(f"csv.delimiter must be one character, got {delimiter!r}")
+    for dtype in dtypes.values() if isinstance(dtypes, Mapping) else (dtypes or "str",):
+        _converter(dtype)
 
 
 def read_csv(
@@ -44,11 +62,11 @@ def read_csv(
         delimiter: One character.
 
     Raises:
+        FieldError: As `check_csv`.
         FormatError: A row has another number of fields, a field does not convert, a column is not
             there; names file, line, column, expected and got. The rows before it have been yielded.
     """
-    if not isinstance(delimiter, str) or len(delimiter) != 1:
-        raise FormatError(f"csv.delimiter must be one character, got {delimiter!r}")
+    check_csv(columns, dtypes, header=header, delimiter=delimiter)
     with source.open() as stream:
         lines = decode_lines(stream, source.path, newline="")
         rows = csv.reader(lines, delimiter=delimiter, strict=True)
@@ -119,7 +137,7 @@ def _converter(dtype: Dtype) -> tuple[_Convert, str]:
     try:
         kind = np.dtype(dtype)
     except TypeError as error:
-        raise FormatError(f"csv.dtypes must be NumPy dtypes, got {dtype!r}") from error
+        raise FieldError(f"csv.dtypes must be NumPy dtypes, got {dtype!r}") from error
     if kind.kind == "U":
         return str, "text"
     if kind.kind == "b":
@@ -129,7 +147,7 @@ def _converter(dtype: Dtype) -> tuple[_Convert, str]:
         return lambda text: _integer(text, low, high), f"a whole number in [{low}, {high}]"
     if kind.kind == "f":
         return _float, "a number"
-    raise FormatError(f"csv.dtypes must be of text, bool, integers or floats, got {kind}")
+    raise FieldError(f"csv.dtypes must be of text, bool, integers or floats, got {kind}")
 
 
 def _integer(text: str, low: int, high: int) -> int:

@@ -18,10 +18,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gpufeed.checks import whole_number
 from gpufeed.errors import FormatError
 from gpufeed.formats.source import Source
 
-__all__ = ["Features", "read_svmlight"]
+__all__ = ["Features", "check_svmlight", "read_svmlight"]
 
 _INTEGER = re.compile(rb"[+-]?\d{1,18}")
 
@@ -37,11 +38,18 @@ class Features:
         dim: Indices must end up in ``[0, dim)``; None allows any.
         binary: Whether rows are indices alone; every value must then be 1.
         zero_based: Whether the file counts from 0.
+
+    Raises:
+        FieldError: ``dim`` is not a whole number >= 1.
     """
 
     dim: int | None = None
     binary: bool = False
     zero_based: bool = False
+
+    def __post_init__(self) -> None:
+        if self.dim is not None:
+            object.__setattr__(self, "dim", whole_number("svmlight.dim", self.dim, minimum=1))
 
     def parse(self, features: Sequence[bytes]) -> _Indices | tuple[_Indices, _Values]:
         """Return the row of a line's ``index:value`` words.
@@ -83,6 +91,21 @@ class Features:
         return f"index:value with index >= {first}{last}, above the one before, and value {value}"
 
 
+def check_svmlight(
+    dim: int | None = None,
+    *,
+    binary: bool = False,
+    zero_based: bool = False,
+    query_id: bool = False,
+) -> None:
+    """Refuse options of `read_svmlight` that no file could be read with.
+
+    Raises:
+        FieldError: ``dim`` is not a whole number >= 1.
+    """
+    Features(dim, binary, zero_based)
+
+
 def read_svmlight(
     source: Source,
     dim: int | None = None,
@@ -94,6 +117,7 @@ def read_svmlight(
     """Yield ``(row, label)`` a line, or ``(row, label, query id)``.
 
     Raises:
+        FieldError: As `check_svmlight`.
         FormatError: A line breaks the format; names file, line, expected and got. The samples
             before it have been yielded.
     """

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from gpufeed import creator, formats
-from gpufeed.errors import FormatError, MissingFile, ReaderError
+from gpufeed.errors import FieldError, FormatError, MissingFile, ReaderError
 from gpufeed.reader.base import Reader
 
 
@@ -44,7 +44,7 @@ def test_np_array_of_a_vector_gives_scalars() -> None:
 
 
 def test_np_array_needs_an_axis() -> None:
-    with pytest.raises(FormatError, match=r"np_array.x must have a first axis"):
+    with pytest.raises(FieldError, match=r"np_array.x must have a first axis"):
         creator.np_array(5)
 
 
@@ -75,10 +75,24 @@ def test_svmlight(folder: Path) -> None:
     assert [row[1].tolist() for row, _ in full()] == [[1.0], [1.0, 1.0]]
 
 
-@pytest.mark.parametrize("dim", [0, -1])
-def test_svmlight_dim_is_checked_at_once(dim: int) -> None:
-    with pytest.raises(FormatError, match=r"svmlight.dim must be >= 1 or None, got"):
-        creator.svmlight("a.svm", dim)
+@pytest.mark.parametrize("dim", [0, -1, 1.5, "12", True])
+def test_svmlight_dim_is_checked_at_once(dim: Any) -> None:
+    for make in (creator.svmlight, creator.open):
+        with pytest.raises(FieldError, match=r"svmlight.dim must be a whole number >= 1, got"):
+            make("a.svm", dim=dim)
+
+
+def test_csv_options_are_checked_at_once() -> None:
+    for make in (creator.csv, creator.open):
+        with pytest.raises(FieldError, match=r"csv.delimiter must be one character, got 'ab'"):
+            make("a.csv", delimiter="ab")
+        with pytest.raises(FieldError, match=r"csv.dtypes must be"):
+            make("a.csv", dtypes={"x": "complex64"})
+
+
+def test_open_refuses_options_that_the_format_does_not_have() -> None:
+    with pytest.raises(TypeError, match="columns"):
+        creator.open("a.svm", columns=["x"])
 
 
 def test_idx_alone_gives_items_and_together_tuples(folder: Path) -> None:
@@ -101,7 +115,7 @@ def test_idx_files_side_by_side_are_all_checked_to_their_end(folder: Path) -> No
 
 
 def test_idx_needs_a_path() -> None:
-    with pytest.raises(FormatError, match=r"idx.paths must be one file or more"):
+    with pytest.raises(FieldError, match=r"idx.paths must be one file or more"):
         creator.idx()
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gpufeed.errors import FormatError
+from gpufeed.errors import FieldError, FormatError
 from gpufeed.formats import Source
 from gpufeed.formats.csv import read_csv
 
@@ -75,13 +75,23 @@ def test_a_field_that_does_not_convert(tmp_path: Path, row: str, dtype: str, mes
         ("a,b\n", {"columns": ["c"]}, "expected one column 'c', got columns a, b"),
         ("a,a\n", {"columns": ["a"]}, "expected one column 'a', got columns a, a"),
         ("a,b\n", {"columns": [2]}, "expected one column 2"),
-        ("a\n", {"dtypes": "complex64"}, "csv.dtypes must be"),
-        ("a\n", {"dtypes": "no such"}, "csv.dtypes must be NumPy dtypes, got 'no such'"),
-        ("a\n", {"delimiter": "ab"}, "csv.delimiter must be one character, got 'ab'"),
     ],
 )
-def test_damage_and_wrong_options(
+def test_damage_and_missing_columns(
     tmp_path: Path, text: str, options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(FormatError, match=message):
         read(tmp_path, text, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dtypes": "complex64"}, "csv.dtypes must be of text, bool, integers or floats"),
+        ({"dtypes": "no such"}, "csv.dtypes must be NumPy dtypes, got 'no such'"),
+        ({"delimiter": "ab"}, "csv.delimiter must be one character, got 'ab'"),
+    ],
+)
+def test_wrong_options(tmp_path: Path, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(FieldError, match=message):
+        read(tmp_path, "a\n", **options)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpufeed.errors import FormatError, MissingFile
+from gpufeed.errors import FieldError, FormatError, MissingFile
 from gpufeed.formats import Source, locate, register, resolve
 
 COMPRESS: dict[str, Callable[[bytes], bytes]] = {
@@ -117,5 +117,5 @@ def test_unknown_formats_name_the_known_ones(spec: str) -> None:
 
 @pytest.mark.parametrize("tag", ["", "a", "A1", "a b", "1a"])
 def test_tags_are_checked(tag: str) -> None:
-    with pytest.raises(FormatError, match=r"register.tag must be"):
+    with pytest.raises(FieldError, match=r"register.tag must be"):
         register(tag, iter)
