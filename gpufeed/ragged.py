@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from operator import index as as_index
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -21,21 +21,15 @@ import gpufeed.lod as offset_math
 from gpufeed.checks import whole_number
 from gpufeed.device import array_module, transfer
 from gpufeed.device.backend import Array
+from gpufeed.device.slabs import Lease
 from gpufeed.errors import FieldError, LoDError, PlaceError
 from gpufeed.lod import LoD, Offsets
 from gpufeed.places import CPUPlace, CUDAPlace, Place
 from gpufeed.split import SplitPolicy, split_points
 
-__all__ = ["Lease", "Ragged"]
+__all__ = ["Ragged"]
 
 _INT32_MAX = 2**31 - 1
-
-
-class Lease(Protocol):
-    """Lent memory: what a feeder hands out together with views of it."""
-
-    def record_stream(self, stream: Any) -> None:
-        """Keep the memory until the work now queued on ``stream`` is done."""
 
 
 class Ragged(ABC):

@@ -17,11 +17,12 @@ import gpufeed.lod as offset_math
 from gpufeed.checks import whole_number
 from gpufeed.device import array_module, transfer
 from gpufeed.device.backend import Array
+from gpufeed.device.slabs import Lease
 from gpufeed.errors import FieldError, PlaceError, import_extra
 from gpufeed.interop.dlpack import as_array
 from gpufeed.lod import LoD, Offsets
 from gpufeed.places import CPUPlace, CUDAPlace, Place, PlaceLike, as_place
-from gpufeed.ragged import Lease, Ragged
+from gpufeed.ragged import Ragged
 from gpufeed.tensor import LoDTensor
 
 __all__ = ["SparseRows"]

@@ -18,11 +18,12 @@ import numpy.typing as npt
 import gpufeed.lod as offset_math
 from gpufeed.device import array_module, transfer
 from gpufeed.device.backend import Array
+from gpufeed.device.slabs import Lease
 from gpufeed.errors import FieldError, LoDError
 from gpufeed.interop.dlpack import as_array
 from gpufeed.lod import LoD, Offsets
 from gpufeed.places import CPUPlace, CUDAPlace, Place, PlaceLike, as_place
-from gpufeed.ragged import Lease, Ragged
+from gpufeed.ragged import Ragged
 from gpufeed.serialize import read_tensor, write_tensor
 
 __all__ = ["LoDTensor"]
