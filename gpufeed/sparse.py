@@ -20,6 +20,7 @@ from gpufeed.device.backend import Array
 from gpufeed.device.slabs import Lease
 from gpufeed.errors import FieldError, PlaceError, import_extra
 from gpufeed.interop.dlpack import as_array
+from gpufeed.kernels import densify_rows
 from gpufeed.lod import LoD, Offsets
 from gpufeed.places import CPUPlace, CUDAPlace, Place, PlaceLike, as_place
 from gpufeed.ragged import Ragged
@@ -172,8 +173,6 @@ class SparseRows(Ragged):
         Raises:
             FieldError: ``out`` has another shape.
         """
-        from gpufeed.kernels import densify_rows  # brings numba
-
         with self._place:
             if out is None:
                 out = array_module(self._indices).empty(self.shape, self.dtype)

@@ -21,6 +21,7 @@ from gpufeed.device.backend import Array
 from gpufeed.device.slabs import Lease
 from gpufeed.errors import FieldError, LoDError
 from gpufeed.interop.dlpack import as_array
+from gpufeed.kernels import pad_rows, unpad_rows
 from gpufeed.lod import LoD, Offsets
 from gpufeed.places import CPUPlace, CUDAPlace, Place, PlaceLike, as_place
 from gpufeed.ragged import Ragged
@@ -183,8 +184,6 @@ class LoDTensor(Ragged):
             FieldError: ``pad_value`` does not fit the dtype, or ``max_length`` is no width.
             LoDError: This tensor has no LoD.
         """
-        from gpufeed.kernels import pad_rows  # brings numba
-
         fill = _as_scalar(pad_value, self.dtype)
         offsets = self.cu_seqlens()
         width = self._width(max_length)
@@ -211,8 +210,6 @@ class LoDTensor(Ragged):
             FieldError: ``padded`` has no second dimension.
             LoDError: The lengths do not fit it, or ``upper_lod`` does not fit them.
         """
-        from gpufeed.kernels import unpad_rows  # brings numba
-
         cells, place = as_array(padded, "LoDTensor.from_padded.padded")
         if cells.ndim < 2:
             raise FieldError(
