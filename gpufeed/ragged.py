@@ -23,11 +23,12 @@ from gpufeed.device import array_module, transfer
 from gpufeed.device.backend import Array
 from gpufeed.device.slabs import Lease
 from gpufeed.errors import FieldError, LoDError, PlaceError
+from gpufeed.kernels.checks import VALUE_DTYPES
 from gpufeed.lod import LoD, Offsets
 from gpufeed.places import CPUPlace, CUDAPlace, Place
 from gpufeed.split import SplitPolicy, split_points
 
-__all__ = ["Ragged"]
+__all__ = ["Ragged", "require_kernel_dtype"]
 
 _INT32_MAX = 2**31 - 1
 
@@ -324,3 +325,14 @@ class Ragged(ABC):
             got = numbers[outside][0]
             raise IndexError(f"{self._owner('index')} must be in [{-size}, {size}), got {got}")
         return numbers % size if size else numbers
+
+
+def require_kernel_dtype(owner: str, dtype: np.dtype[Any]) -> None:
+    """Refuse values that can be kept, but that kernels do not know.
+
+    Raises:
+        FieldError: ``dtype`` is unsigned of more than 8 bits, complex, or a long double.
+    """
+    if dtype not in VALUE_DTYPES:
+        known = ", ".join(map(str, VALUE_DTYPES))
+        raise FieldError(f"{owner} must be of dtype {known}, got {dtype}")

@@ -21,9 +21,10 @@ from gpufeed.device.slabs import Lease
 from gpufeed.errors import FieldError, PlaceError, import_extra
 from gpufeed.interop.dlpack import as_array
 from gpufeed.kernels import densify_rows
+from gpufeed.kernels.checks import INDEX_DTYPES
 from gpufeed.lod import LoD, Offsets
 from gpufeed.places import CPUPlace, CUDAPlace, Place, PlaceLike, as_place
-from gpufeed.ragged import Ragged
+from gpufeed.ragged import Ragged, require_kernel_dtype
 from gpufeed.tensor import LoDTensor
 
 __all__ = ["SparseRows"]
@@ -48,8 +49,8 @@ class SparseRows(Ragged):
     [0, 3]
 
     Args:
-        offsets: ``(rows + 1,)`` whole numbers: where each row begins. Taken without a copy, like
-            the other arrays.
+        offsets: ``(rows + 1,)`` whole numbers: where each row begins. Contiguous arrays are taken
+            without a copy, these two if both are int32 or both int64, as kernels want them.
         indices: ``(stored,)`` whole numbers in ``[0, dim)``.
         values: ``(stored,)`` numbers, or None for a binary matrix.
         dim: Width of a row.
@@ -86,6 +87,7 @@ class SparseRows(Ragged):
         self._dim = whole_number("SparseRows.dim", dim, minimum=1)
         self._lod_on_place, self._lease = None, None
         self._check()
+        self._normalize()
         self.set_lod(lod)
 
     @classmethod
@@ -171,15 +173,15 @@ class SparseRows(Ragged):
             out: ``(rows, dim)`` to overwrite; None makes a new array of `dtype`.
 
         Raises:
-            FieldError: ``out`` has another shape.
+            FieldError: ``out`` has another shape or is not contiguous, or a dtype is one that no
+                kernel takes.
         """
+        require_kernel_dtype("SparseRows.to_dense: the values", self.dtype)
         with self._place:
             if out is None:
                 out = array_module(self._indices).empty(self.shape, self.dtype)
-            elif tuple(out.shape) != self.shape:
-                raise FieldError(
-                    f"SparseRows.to_dense.out must have shape {self.shape}, got {tuple(out.shape)}"
-                )
+            else:
+                self._check_out(out)
             densify_rows(self._offsets, self._indices, self._values, out)
         return out
 
@@ -267,6 +269,33 @@ class SparseRows(Ragged):
             f"SparseRows.indices must be in [0, {self._dim}), got {int(self._indices[at])} "
             f"in row {row}"
         )
+
+    def _check_out(self, out: Array) -> None:
+        if tuple(out.shape) != self.shape:
+            raise FieldError(
+                f"SparseRows.to_dense.out must have shape {self.shape}, got {tuple(out.shape)}"
+            )
+        if not out.flags.c_contiguous:
+            raise FieldError(
+                f"SparseRows.to_dense.out must be C-contiguous, got strides {out.strides}"
+            )
+        require_kernel_dtype("SparseRows.to_dense.out", out.dtype)
+        if out.dtype == bool and self._values is not None and self.dtype != bool:
+            raise FieldError(
+                f"SparseRows.to_dense.out must hold numbers for {self.dtype}, got bool"
+            )
+
+    def _normalize(self) -> None:
+        """Make the arrays what kernels and other libraries take: contiguous, of one index dtype."""
+        dtype = np.result_type(self._offsets.dtype, self._indices.dtype)
+        if dtype not in INDEX_DTYPES:
+            dtype = np.dtype(np.int64)
+        with self._place:
+            xp = array_module(self._indices)
+            self._offsets = xp.ascontiguousarray(self._offsets, dtype)
+            self._indices = xp.ascontiguousarray(self._indices, dtype)
+            if self._values is not None:
+                self._values = xp.ascontiguousarray(self._values)
 
     def _refuse_device(self) -> None:
         if isinstance(self._place, CUDAPlace):

@@ -24,7 +24,7 @@ from gpufeed.interop.dlpack import as_array
 from gpufeed.kernels import pad_rows, unpad_rows
 from gpufeed.lod import LoD, Offsets
 from gpufeed.places import CPUPlace, CUDAPlace, Place, PlaceLike, as_place
-from gpufeed.ragged import Ragged
+from gpufeed.ragged import Ragged, require_kernel_dtype
 from gpufeed.serialize import read_tensor, write_tensor
 
 __all__ = ["LoDTensor"]
@@ -181,16 +181,18 @@ class LoDTensor(Ragged):
             both on this tensor's place.
 
         Raises:
-            FieldError: ``pad_value`` does not fit the dtype, or ``max_length`` is no width.
+            FieldError: ``pad_value`` does not fit the dtype, ``max_length`` is no width, or the
+                dtype is one that no kernel takes.
             LoDError: This tensor has no LoD.
         """
+        require_kernel_dtype("LoDTensor.to_padded", self.dtype)
         fill = _as_scalar(pad_value, self.dtype)
         offsets = self.cu_seqlens()
         width = self._width(max_length)
         xp = array_module(self._data)
         with self._place:
             padded = xp.empty((len(offsets) - 1, width, *self.shape[1:]), self.dtype)
-            pad_rows(self._data, offsets, fill, padded)
+            pad_rows(xp.ascontiguousarray(self._data), offsets, fill, padded)
             lengths = (offsets[1:] - offsets[:-1]).astype(np.int64)
             return padded, lengths.clip(max=width)
 
@@ -207,10 +209,11 @@ class LoDTensor(Ragged):
             upper_lod: Offsets of the levels above, which cut the sequences.
 
         Raises:
-            FieldError: ``padded`` has no second dimension.
+            FieldError: ``padded`` has no second dimension, or a dtype that `to_padded` refuses.
             LoDError: The lengths do not fit it, or ``upper_lod`` does not fit them.
         """
         cells, place = as_array(padded, "LoDTensor.from_padded.padded")
+        require_kernel_dtype("LoDTensor.from_padded.padded", cells.dtype)
         if cells.ndim < 2:
             raise FieldError(
                 "LoDTensor.from_padded.padded must be (sequences, max_length, ...), "
@@ -225,9 +228,10 @@ class LoDTensor(Ragged):
                 f"got {len(offsets) - 1} up to {longest}"
             )
         with place:
-            rows = array_module(cells).empty((int(offsets[-1]), *cells.shape[2:]), cells.dtype)
+            xp = array_module(cells)
+            rows = xp.empty((int(offsets[-1]), *cells.shape[2:]), cells.dtype)
             tensor = cls._assemble(rows, (*upper, offsets), place)
-            unpad_rows(cells, tensor.cu_seqlens(), rows)
+            unpad_rows(xp.ascontiguousarray(cells), tensor.cu_seqlens(), rows)
         return tensor
 
     def save(self, file: str | Path | BinaryIO) -> None:

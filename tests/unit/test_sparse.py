@@ -52,6 +52,44 @@ def test_arrays_are_taken_without_a_copy():
 
 
 @pytest.mark.parametrize(
+    ("offsets", "indices", "kept"),
+    [
+        ("int32", "int32", "int32"),
+        ("int64", "int32", "int64"),
+        ("int32", "uint16", "int32"),
+        ("int16", "int16", "int64"),
+        ("uint64", "uint64", "int64"),
+    ],
+)
+def test_indices_of_any_whole_dtype_become_one_that_kernels_take(offsets, indices, kept):
+    made = SparseRows(np.array([0, 1], offsets), np.array([2], indices), None, dim=3)
+    assert (made.offsets.dtype, made.indices.dtype) == (kept, kept)
+    assert made.to_dense().tolist() == [[0, 0, 1]]
+
+
+def test_an_index_beyond_int64_is_shown_as_it_is():
+    with pytest.raises(FieldError, match=r"must be in \[0, 3\), got 18446744073709551615"):
+        SparseRows([0, 1], np.array([2**64 - 1], np.uint64), None, dim=3)
+
+
+def test_strided_parts_are_made_contiguous(rows):
+    parts = (np.repeat(part, 2)[::2] for part in (rows.offsets, rows.indices, rows.values))
+    assert SparseRows(*parts, dim=4).to_dense().tolist() == DENSE
+
+
+def test_what_kernels_do_not_know_is_said_in_the_methods_own_words(rows):
+    wide = SparseRows(rows.offsets, rows.indices, rows.values.astype(np.uint16), dim=4)
+    with pytest.raises(FieldError, match=r"SparseRows\.to_dense: the values must be of .*uint16"):
+        wide.to_dense()
+    with pytest.raises(FieldError, match=r"SparseRows\.to_dense\.out must be of .*got complex64"):
+        rows.to_dense(np.empty((4, 4), np.complex64))
+    with pytest.raises(FieldError, match=r"SparseRows\.to_dense\.out must be C-contiguous"):
+        rows.to_dense(np.empty((4, 4)).T)
+    with pytest.raises(FieldError, match=r"to_dense\.out must hold numbers for float64, got bool"):
+        rows.to_dense(np.empty((4, 4), bool))
+
+
+@pytest.mark.parametrize(
     ("parts", "error", "message"),
     [
         (([0, 2], [1, 4], None, 4), FieldError, r"must be in \[0, 4\), got 4 in row 0"),

@@ -297,6 +297,24 @@ def test_lengths_that_do_not_fit_what_was_padded(padded, lengths, error, message
         LoDTensor.from_padded(padded, lengths)
 
 
+def test_strided_rows_are_padded(nested):
+    strided = LoDTensor(np.repeat(nested.data, 2, axis=0)[::2], lod=nested.lod())
+    padded, lengths = strided.to_padded()
+    assert padded.tolist() == nested.to_padded()[0].tolist()
+    turned = np.asfortranarray(padded)
+    again = LoDTensor.from_padded(turned, lengths, upper_lod=nested.lod()[:1])
+    assert again.to_list() == nested.to_list()
+
+
+@pytest.mark.parametrize("dtype", ["uint16", "uint64", "complex64"])
+def test_what_kernels_do_not_know_is_said_in_the_methods_own_words(dtype):
+    rows = np.ones((2, 1), dtype)
+    with pytest.raises(FieldError, match=rf"^LoDTensor\.to_padded must be of .*, got {dtype}"):
+        LoDTensor(rows, lod=[[0, 2]]).to_padded()
+    with pytest.raises(FieldError, match=rf"^LoDTensor\.from_padded\.padded must .* got {dtype}"):
+        LoDTensor.from_padded(rows, [1, 1])
+
+
 def test_attention_takes_row_offsets_of_any_level(nested):
     assert nested.cu_seqlens().tolist() == [0, 3, 5, 9]
     assert nested.cu_seqlens(0).tolist() == [0, 5, 9]
