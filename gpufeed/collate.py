@@ -31,13 +31,14 @@ from gpufeed.device.slabs import Lease
 from gpufeed.device.staging import MakeArray
 from gpufeed.feed import Feed
 from gpufeed.kernels import convert_values, densify_rows
+from gpufeed.lod import index_dtype
 from gpufeed.loose import LooseColumn
 from gpufeed.places import CUDAPlace, Place
 from gpufeed.sparse import SparseRows
 from gpufeed.tensor import LoDTensor
 from gpufeed.variables import Variable
 
-__all__ = ["BatchPlan", "index_dtype"]
+__all__ = ["BatchPlan"]
 
 _Section = tuple[tuple[int, ...], np.dtype[Any]]  # shape and dtype of one array in the block
 Samples = Sequence[Any]
@@ -135,11 +136,6 @@ def _lay_out(sections: list[_Section], start: int) -> tuple[list[int], int]:
         starts.append(start)
         start += -(-math.prod(shape) * dtype.itemsize // ALIGNMENT) * ALIGNMENT
     return starts, start
-
-
-def index_dtype(largest: int) -> np.dtype[Any]:
-    """Return the dtype that offsets and indices up to ``largest`` travel as."""
-    return np.dtype(np.int32 if largest < 2**31 else np.int64)
 
 
 class _Field(Protocol):

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -30,8 +30,9 @@ __all__ = [
     "concatenate",
     "from_lengths",
     "from_offsets",
+    "index_dtype",
     "num_entries",
-    "positions",
+    "offsets_of",
     "segment_ids",
     "slice_level",
     "take",
@@ -84,9 +85,25 @@ def from_lengths(levels: object, rows: int | None = None, owner: str = "lengths"
             raise LoDError(
                 f"{owner} level {number} must hold lengths >= 0, got {level[at]} at entry {at}"
             )
-    lod = tuple(np.concatenate(([0], np.cumsum(level))) for level in lengths)
+    lod = tuple(map(offsets_of, lengths))
     check(lod, rows, owner)
     return lod
+
+
+def offsets_of(lengths: Sequence[int] | Offsets) -> Offsets:
+    """Return the offsets of one level's lengths, which are trusted.
+
+    >>> offsets_of([3, 2, 4]).tolist()
+    [0, 3, 5, 9]
+    """
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, dtype=np.int64, out=offsets[1:])
+    return offsets
+
+
+def index_dtype(largest: int) -> np.dtype[Any]:
+    """Return the dtype of offsets and indices up to ``largest`` where kernels read them."""
+    return np.dtype(np.int32 if largest < 2**31 else np.int64)
 
 
 def to_lengths(lod: LoD) -> LoD:
@@ -174,11 +191,11 @@ def take(lod: LoD, entries: Offsets) -> tuple[LoD, Offsets]:
     """
     taken = []
     for offsets in lod:
-        starts = offsets[entries]
-        lengths = offsets[entries + 1] - starts
-        new = np.concatenate(([0], np.cumsum(lengths)))
+        first = offsets[entries]
+        lengths = offsets[entries + 1] - first
+        new = offsets_of(lengths)
         taken.append(new)
-        entries = np.repeat(starts - new[:-1], lengths) + np.arange(new[-1])
+        entries = np.repeat(first - new[:-1], lengths) + np.arange(new[-1])
     return tuple(taken), entries
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from gpufeed.errors import FieldError
+from gpufeed.lod import offsets_of
 from gpufeed.variables import Variable
 
 __all__ = ["LooseColumn"]
@@ -62,7 +63,7 @@ def _peel(samples: Rows, levels: int) -> tuple[list[Array], Rows]:
     offsets = []
     rows = samples
     for _ in range(levels):
-        offsets.append(np.cumsum([0, *map(len, rows)], dtype=np.int64))
+        offsets.append(offsets_of(list(map(len, rows))))
         rows = list(chain.from_iterable(rows))
     return offsets, rows
 

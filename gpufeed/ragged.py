@@ -24,13 +24,11 @@ from gpufeed.device.backend import Array
 from gpufeed.device.slabs import Lease
 from gpufeed.errors import FieldError, LoDError, PlaceError
 from gpufeed.kernels.checks import VALUE_DTYPES
-from gpufeed.lod import LoD, Offsets
+from gpufeed.lod import LoD, Offsets, index_dtype
 from gpufeed.places import CPUPlace, CUDAPlace, Place
 from gpufeed.split import SplitPolicy, split_points
 
 __all__ = ["Ragged", "require_kernel_dtype"]
-
-_INT32_MAX = 2**31 - 1
 
 
 class Ragged(ABC):
@@ -210,7 +208,7 @@ class Ragged(ABC):
         """
         level = self._level(level)
         if self._lod_on_place is None:
-            narrow = np.int32 if self._num_rows() <= _INT32_MAX else np.int64
+            narrow = index_dtype(self._num_rows())
             self._lod_on_place = tuple(
                 transfer(offsets.astype(narrow), CPUPlace(), self._place) for offsets in self._lod
             )

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import gpufeed.kernels as kernels
-from gpufeed.collate import index_dtype
 from gpufeed.device import array_module
+from gpufeed.lod import index_dtype
 from gpufeed.places import Place
 from gpufeed.variables import Variable
 
