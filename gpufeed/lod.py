@@ -218,17 +218,6 @@ def segment_ids(offsets: Offsets) -> Offsets:
     return np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
 
 
-def positions(offsets: Offsets) -> Offsets:
-    """Return, for every row, its place in its entry, from 0.
-
-    >>> positions(np.array([0, 3, 3, 5])).tolist()
-    [0, 1, 2, 0, 1]
-    """
-    rows = np.arange(offsets[-1])
-    rows -= np.repeat(offsets[:-1], np.diff(offsets))
-    return rows
-
-
 def _shifted(levels: Iterable[Offsets]) -> Iterable[Offsets]:
     covered = 0
     for level in levels:

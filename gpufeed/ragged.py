@@ -228,15 +228,13 @@ class Ragged(ABC):
         offsets = self.cu_seqlens(level)
         xp = array_module(offsets)
         with self._place:
-            # cu_seqlens never falls, so a row's sequence is the last one that begins at or before.
+            # Not `repeat`, as on the host: CuPy's takes no array of counts. Offsets never fall, so
+            # a row's sequence is the last one that begins at the row or before it.
             rows = xp.arange(self._num_rows(), dtype=offsets.dtype)
             return xp.searchsorted(offsets, rows, side="right").astype(np.int64) - 1
 
     def positions(self, level: int = -1) -> Array:
         """Return, for every row, its place in its sequence: ``(rows,)`` int64, on this place."""
-        level = self._level(level)
-        if not isinstance(self._place, CUDAPlace):
-            return offset_math.positions(offset_math.absolute(self._lod, level))
         offsets, segments = self.cu_seqlens(level), self.segment_ids(level)
         with self._place:
             return array_module(offsets).arange(self._num_rows()) - offsets[segments]

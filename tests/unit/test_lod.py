@@ -11,7 +11,6 @@ from gpufeed.lod import (
     from_lengths,
     from_offsets,
     num_entries,
-    positions,
     segment_ids,
     slice_level,
     take,
@@ -150,10 +149,9 @@ def test_take_orders_and_repeats():
     assert rows.tolist() == [3, 4, 5, 0, 1, 2, 3, 4, 5]
 
 
-def test_segments_and_positions_pass_over_empty_sequences():
+def test_segments_pass_over_empty_sequences():
     offsets = from_lengths([[0, 2, 0, 3, 0]])[0]
     assert segment_ids(offsets).tolist() == [1, 1, 3, 3, 3]
-    assert positions(offsets).tolist() == [0, 1, 0, 1, 2]
 
 
 def test_lod_expand_repeats_each_row_by_its_length():
