@@ -12,12 +12,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Real
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
 from gpufeed.checks import whole_number
 from gpufeed.errors import FieldError
+from gpufeed.kernels.checks import VALUE_DTYPES
 
 __all__ = [
     "Block",
@@ -31,11 +32,8 @@ __all__ = [
 
 Layout = Literal["dense", "sparse_binary", "sparse_float"]
 
-DTYPES = (
-    *("bool", "float16", "float32", "float64"),
-    *("int8", "int16", "int32", "int64", "uint8"),
-)
-LAYOUTS = ("dense", "sparse_binary", "sparse_float")
+LAYOUTS = get_args(Layout)
+DTYPES = tuple(dtype.name for dtype in VALUE_DTYPES)  # what is fed, kernels can convert
 
 
 @dataclass(frozen=True)

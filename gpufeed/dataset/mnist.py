@@ -11,6 +11,7 @@ import numpy as np
 from gpufeed.creator import idx
 from gpufeed.errors import MissingFile
 from gpufeed.formats import PathLike
+from gpufeed.formats.source import SUFFIXES
 from gpufeed.reader.base import Reader, reading
 
 __all__ = ["test", "train"]
@@ -54,8 +55,8 @@ class _Mnist(Reader[tuple[np.ndarray[Any, Any], int]]):
 
 
 def _find(folder: PathLike, name: str) -> Path:
-    for suffix in ("", ".gz", ".bz2", ".xz"):
+    for suffix in ("", *SUFFIXES):
         path = Path(folder, name + suffix)
         if path.exists():
             return path
-    raise MissingFile(f"{Path(folder, name)}: no such file, nor with .gz, .bz2 or .xz")
+    raise MissingFile(f"{Path(folder, name)}: no such file, nor with {', '.join(SUFFIXES)}")

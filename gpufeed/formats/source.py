@@ -20,7 +20,7 @@ from typing import BinaryIO
 
 from gpufeed.errors import FormatError, MissingFile
 
-__all__ = ["PathLike", "Source", "locate"]
+__all__ = ["SUFFIXES", "PathLike", "Source", "locate"]
 
 PathLike = str | os.PathLike[str]
 
@@ -29,6 +29,7 @@ _DECOMPRESSORS: dict[str, Callable[[BinaryIO], gzip.GzipFile | bz2.BZ2File | lzm
     ".bz2": bz2.BZ2File,
     ".xz": lzma.LZMAFile,
 }
+SUFFIXES = tuple(_DECOMPRESSORS)  # of compressed files
 
 
 @dataclass(frozen=True)
