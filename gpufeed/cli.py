@@ -15,14 +15,13 @@ from gpufeed.errors import GpufeedError
 
 __all__ = ["main"]
 
-# An extra is there when the module it brings can be found.
+# The extras that something here asks for. One is there when the module it brings can be found.
 _EXTRAS = {
     "arrow": "pyarrow",
+    "awkward": "awkward",
     "cuda13": "cupy",
-    "ray": "ray",
-    "remote": "fsspec",
-    "report": "matplotlib",
-    "snappy": "cramjam",
+    "jax": "jax",
+    "scipy": "scipy",
     "torch": "torch",
 }
 
