@@ -11,8 +11,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from threading import local
-from types import TracebackType
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from gpufeed.checks import number_in_environment, whole_number
 from gpufeed.errors import PlaceError
@@ -57,13 +56,8 @@ class Place:
         _entered.contexts.append(context)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        _entered.contexts.pop().__exit__(kind, error, trace)
+    def __exit__(self, *raised: Any) -> None:
+        _entered.contexts.pop().__exit__(*raised)
 
 
 @dataclass(frozen=True)

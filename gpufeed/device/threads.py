@@ -19,7 +19,6 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from types import TracebackType
 from typing import Protocol, TypeVar
 from weakref import WeakSet
 
@@ -126,12 +125,7 @@ class ThreadGroup:
     def __enter__(self) -> ThreadGroup:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
 

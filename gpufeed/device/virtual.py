@@ -22,7 +22,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from queue import SimpleQueue
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -91,12 +90,7 @@ class virtual_devices:  # noqa: N801 - used like a function
     def __enter__(self) -> virtual_devices:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         global _settings
         _settings = self._before
 

@@ -16,7 +16,6 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
-from types import TracebackType
 from typing import Any, Generic, TypeVar
 from weakref import WeakSet
 
@@ -164,12 +163,7 @@ class Reader(ABC, Generic[T]):
     def __enter__(self) -> Reader[T]:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
