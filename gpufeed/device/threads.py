@@ -1,4 +1,4 @@
-"""Worker threads and their lifetime: every thread that gpufeed starts is started here.
+"""Worker threads and their lifetime: every thread that runs a reader or a mapper.
 
 Lifetime: a `ThreadGroup` belongs to the consumer, usually to the frame of a generator, and ends its
 threads by closing their channels: at the end of the data, on ``close()``, when the consumer is
@@ -31,6 +31,8 @@ T = TypeVar("T")
 CLOSE_TIMEOUT_S = 1.0
 
 _live: WeakSet[ThreadGroup] = WeakSet()
+# Reentrant: the garbage collector may run a finalizer that starts a pass while this is held.
+_live_lock = threading.RLock()
 
 
 def close_iterator(iterator: object) -> None:
@@ -66,7 +68,8 @@ class ThreadGroup:
         self._stage = stage
         self._channels = channels
         self._threads: list[threading.Thread] = []
-        _live.add(self)
+        with _live_lock:
+            _live.add(self)
 
     def start(self, role: str, open_source: Callable[[], Iterable[T]], channel: Channel[T]) -> None:
         """Run ``open_source()`` on a new thread, item by item into ``channel``.
@@ -167,7 +170,8 @@ def _pump(open_source: Callable[[], Iterable[T]], channel: Channel[T]) -> None:
 
 @atexit.register
 def _close_live_groups() -> None:
-    groups = list(_live)
+    with _live_lock:
+        groups = list(_live)
     for group in groups:
         group._close_channels()
     deadline = time.monotonic() + CLOSE_TIMEOUT_S

@@ -11,6 +11,7 @@ below at once, threads included, and nothing waits for the garbage collector.
 from __future__ import annotations
 
 import inspect
+import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -29,6 +30,10 @@ __all__ = ["AnyReader", "Reader", "drain", "identity_of", "open_reader", "readin
 T = TypeVar("T")
 
 AnyReader = Callable[[], Iterable[T]]
+
+# For the passes of every reader: one in each would have to stay behind when a reader is pickled.
+# Reentrant: the garbage collector may run a finalizer that starts a pass while it is held.
+_passes_lock = threading.RLock()
 
 
 class Reader(ABC, Generic[T]):
@@ -90,7 +95,8 @@ class Reader(ABC, Generic[T]):
             self._position = Position(self._position.epoch + 1)
         self._is_started = True
         samples = self._deliver(self._position)
-        self._passes.add(samples)
+        with _passes_lock:
+            self._passes.add(samples)
         return samples
 
     def __iter__(self) -> Iterator[T]:
@@ -145,13 +151,14 @@ class Reader(ABC, Generic[T]):
         Raises:
             ReaderError: Another thread is inside ``next`` of a pass.
         """
-        for samples in list(self._passes):
+        with _passes_lock:
+            passes = list(self._passes)
+        for samples in passes:
             if inspect.getgeneratorstate(samples) == inspect.GEN_RUNNING:
                 raise ReaderError(
                     f"close of {self!r}: another thread is taking a sample from it; close it there"
                 )
             samples.close()
-        self._passes.clear()
 
     def __getstate__(self) -> dict[str, Any]:
         # Passes stay with this object; a copy in another process begins its own.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import threading
 
 import pytest
 from support.readers import Watched, counting
@@ -286,3 +287,14 @@ def test_any_function_can_be_opened():
 def test_drain_tells_how_many_there_were():
     samples = iter(range(5))
     assert [drain(samples, 0), drain(samples, 3), drain(samples, 3)] == [0, 3, 2]
+
+
+def test_passes_may_be_started_while_a_reader_is_closed():
+    reader = firstn(lambda: range(3), 3)
+    started = []
+    starter = threading.Thread(target=lambda: started.extend(reader() for _ in range(20_000)))
+    starter.start()
+    while starter.is_alive():
+        reader.close()
+    starter.join()
+    assert len(started) == 20_000
