@@ -1,7 +1,7 @@
 """Devices: which there are, what the caller's current stream is, and copies between them.
 
-CuPy is imported by ``gpufeed.device.cuda`` only, and that module only once a real device is asked
-for.
+CuPy is imported by ``gpufeed.device.cuda`` and ``cuda_sparse`` only, and these only once a real
+device is asked for.
 """
 
 from __future__ import annotations
