@@ -30,7 +30,7 @@ from gpufeed.device.virtual import VirtualStream, virtual_devices, virtual_strea
 from gpufeed.feeder import DataFeeder
 from gpufeed.variables import Program, data, program_guard
 
-STEPS = 40
+STEPS = 24
 
 
 @pytest.fixture(autouse=True)
