@@ -90,8 +90,8 @@ def test_unpad_of_pad_is_the_tensor(t, extra):
 
 @given(RAGGED)
 def test_segments_and_positions_find_every_row(t):
-    starts = t.cu_seqlens()
-    np.testing.assert_array_equal(starts[t.segment_ids()] + t.positions(), np.arange(len(t.data)))
+    offsets = t.cu_seqlens()
+    np.testing.assert_array_equal(offsets[t.segment_ids()] + t.positions(), np.arange(len(t.data)))
 
 
 @given(BATCHES)
