@@ -170,7 +170,8 @@ class DataFeeder:
             prefetch: Steps read and sent ahead by a thread; 0 does everything in the caller's.
             remainder: Overrides ``drop_last``: ``"split"`` shares the leftover samples over all
                 devices, ``"partial"`` yields a shorter list.
-            stream: That the feeds are used on; None is the current one at each ``next()``.
+            stream: That the feeds are used on, for many devices a list of one each; None is the
+                current one at each ``next()``.
             max_bytes_ahead: Bound on the bytes that are ready and not yet taken; one step may
                 always pass.
             timeout_s: Raise `ReaderTimeout` when no feed came for so long.
@@ -213,7 +214,7 @@ class DataFeeder:
             self._pool,
             FeedOptions(
                 prefetch=whole_number("decorate_reader.prefetch", prefetch, minimum=0),
-                stream=stream,
+                streams=_one_each(stream, len(places)),
                 max_bytes_ahead=max_bytes_ahead,
                 timeout_s=positive_s("decorate_reader.timeout_s", timeout_s),
                 stall_warning_s=positive_s("decorate_reader.stall_warning_s", stall_warning_s),
@@ -252,6 +253,18 @@ class DataFeeder:
         if isinstance(self.place, CUDAPlace):
             return cuda_places(list(range(count)))
         return cpu_places(count)
+
+
+def _one_each(stream: object | None, num_places: int) -> list[object | None]:
+    if stream is None:
+        return [None] * num_places
+    streams = list(stream) if isinstance(stream, (list, tuple)) else [stream]
+    if len(streams) != num_places:
+        raise FieldError(
+            f"decorate_reader.stream must be one stream for each of {num_places} places, "
+            f"got {len(streams)}"
+        )
+    return streams
 
 
 def _as_places(place: PlaceLike | Sequence[PlaceLike]) -> list[Place]:

@@ -49,7 +49,7 @@ class FeedOptions:
     """How a feed reader runs; `DataFeeder.decorate_reader` says what each means."""
 
     prefetch: int
-    stream: object | None
+    streams: Sequence[object | None]
     max_bytes_ahead: int | None
     timeout_s: float | None
     stall_warning_s: float | None
@@ -130,8 +130,10 @@ class FeedReader(Reader[Feeds]):
             return []
         producer.budget.release(step.nbytes)
         feeds = [
-            staging.deliver(staged, self._options.stream)
-            for staging, staged in zip(producer.stagings, step.staged, strict=False)
+            staging.deliver(staged, stream)
+            for staging, staged, stream in zip(
+                producer.stagings, step.staged, self._options.streams, strict=False
+            )
         ]
         self._stats.num_steps += 1
         self._stats.num_samples += step.num_samples

@@ -164,6 +164,20 @@ class TestArguments:
             stream.close()
             assert seen == list(range(10))
 
+    def test_many_devices_take_a_stream_each(self):
+        with virtual_devices(2, seed=4, jitter=True):
+            streams, seen = [VirtualStream(), VirtualStream()], ([], [])
+            feeder = make_feeder(["cuda:0", "cuda:1"])
+            options = {"multi_devices": True, "stream": streams}
+            for feeds in feeder.decorate_reader(make_reader(10), **options):
+                for stream, feed, found in zip(streams, feeds, seen, strict=True):
+                    stream.call(lambda f=feed, to=found: to.append(f["label"].data[0, 0]))
+            for stream in streams:
+                stream.close()
+            assert seen == ([0, 2, 4, 6, 8], [1, 3, 5, 7, 9])
+            with pytest.raises(FieldError, match="one stream for each of 2 places, got 1"):
+                feeder.decorate_reader(make_reader(1), multi_devices=True, stream=streams[0])
+
     def test_many_places_need_many_devices(self):
         with pytest.raises(PlaceError, match="multi_devices"):
             make_feeder(["cpu", "cpu"]).decorate_reader(make_reader(1))
