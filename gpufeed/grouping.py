@@ -37,20 +37,28 @@ def group_batches(
     Source: ``DataFeeder.decorate_reader`` of PaddlePaddle 1.x; ``remainder`` is ours.
     """
     source = iter(batches)
-    while len(group := list(islice(source, num_places))) == num_places:
+    error: BaseException | None = None
+    while error is None:
+        group: list[Batch] = []
+        try:
+            group.extend(islice(source, num_places))
+        except Exception as caught:  # noqa: BLE001 - raised below, after what was read before it
+            error = caught
+        if len(group) < num_places:
+            break
         yield group
         del group
-    if not group:
-        return
-    if remainder == "partial":
+    if group and remainder == "partial":
         yield group
-    elif remainder == "split":
+    elif group and remainder == "split":
         yield deal(list(chain.from_iterable(group)), num_places)
-    elif not drop_last:
+    elif group and not drop_last and error is None:
         raise FieldError(
             f"decorate_reader: {len(group)} batches are left over, which do not fill "
             f"{num_places} devices; drop_last=True drops them, remainder='split' shares them"
         )
+    if error is not None:
+        raise error
 
 
 def deal(samples: list[Any], num_places: int) -> list[Batch]:

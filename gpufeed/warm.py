@@ -1,15 +1,18 @@
 """Warming: kernels are compiled (or loaded from disk) while the first batches are still being read.
 
 The thread is no daemon, and nobody closes it: a compiler must not be interrupted by the end of the
-interpreter. It ends by itself, after a fraction of a second with a warm cache.
+interpreter. It ends by itself, after a fraction of a second with a warm cache. A fork waits for it,
+since a child would inherit the compiler's locks but not the thread that releases them.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Sequence
 from typing import Any
+from weakref import WeakSet
 
 import gpufeed.kernels as kernels
 from gpufeed.device import array_module
@@ -20,6 +23,7 @@ from gpufeed.variables import Variable
 __all__ = ["warm_up"]
 
 log = logging.getLogger("gpufeed")
+_running: WeakSet[threading.Thread] = WeakSet()
 
 
 def warm_up(variables: Sequence[Variable], places: Sequence[Place]) -> threading.Thread | None:
@@ -47,6 +51,7 @@ def warm_up(variables: Sequence[Variable], places: Sequence[Place]) -> threading
     thread = threading.Thread(
         target=_compile, args=(places, densify, convert), name="gpufeed-warm-up"
     )
+    _running.add(thread)
     thread.start()
     return thread
 
@@ -59,3 +64,13 @@ def _compile(places: Sequence[Place], densify: Sequence[Any], convert: Sequence[
     except Exception:
         # The first batch makes the same call, and raises the same error where it can be caught.
         log.debug("kernels were not compiled ahead of the first batch", exc_info=True)
+
+
+def _wait() -> None:
+    for thread in list(_running):
+        if thread.is_alive():
+            thread.join()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_wait)

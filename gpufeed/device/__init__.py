@@ -6,6 +6,7 @@ device is asked for.
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
@@ -37,11 +38,22 @@ __all__ = [
 
 def num_cuda_devices() -> int:
     """Return how many real CUDA devices CuPy can use; 0 without CuPy or without a driver."""
-    if importlib.util.find_spec("cupy") is None:
+    if importlib.util.find_spec("cupy") is None or _broken_cupy():
         return 0
     from gpufeed.device import cuda
 
     return cuda.num_devices()
+
+
+def _broken_cupy() -> str:
+    """Return why CuPy is there and cannot be imported; empty if it can, or is not there."""
+    try:
+        importlib.import_module("gpufeed.device.cuda")
+    except ModuleNotFoundError:
+        return ""
+    except ImportError as error:
+        return f" (CuPy cannot be imported: {error})"
+    return ""
 
 
 def cuda_places(ids: list[int] | None = None) -> list[Place]:
@@ -77,7 +89,7 @@ def backend_for(place: Place) -> Backend:
     real = num_cuda_devices()
     if not real:
         raise PlaceError(
-            f"CUDAPlace({place.device_id}): no CUDA device; use CPUPlace(), "
+            f"CUDAPlace({place.device_id}): no CUDA device{_broken_cupy()}; use CPUPlace(), "
             "gpufeed.virtual_devices(1), or install gpufeed[cuda13]"
         )
     if place.device_id >= real:
@@ -136,7 +148,10 @@ def _pinned(array: np.ndarray[Any, Any]) -> Array:
 
 
 def _make_current(place: Place) -> AbstractContextManager[object]:
-    if isinstance(place, CUDAPlace) and not num_virtual_devices():
+    if isinstance(place, CUDAPlace) and place.device_id < num_virtual_devices():
+        # NumPy works at once and not in stream order: whatever is done here comes after the stream.
+        VirtualBackend(place).wait()
+    elif isinstance(place, CUDAPlace) and not num_virtual_devices():
         backend_for(place)
         from gpufeed.device import cuda
 

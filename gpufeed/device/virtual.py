@@ -305,5 +305,12 @@ class VirtualBackend:
         return array.copy()
 
     def to_host(self, array: Array) -> np.ndarray[Any, Any]:
-        """Copy the array."""
+        """Copy the array, behind what the current stream has still to do, as CuPy does."""
+        self.wait()
         return np.array(array)
+
+    def wait(self) -> None:
+        """Block until the current stream has done its work, unless it is the host anyway."""
+        stream = self.current_stream()
+        if stream is not None:
+            stream.synchronize()

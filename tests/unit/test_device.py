@@ -1,4 +1,5 @@
 import gc
+import os
 import subprocess
 import sys
 import weakref
@@ -185,3 +186,23 @@ with virtual_devices(1):
 sys.exit("cupy" in sys.modules or "numba" in sys.modules)
 """
     subprocess.run([sys.executable, "-c", script], check=True, cwd=tmp_path)
+
+
+def test_a_cupy_that_cannot_be_imported_is_no_device_and_says_why(tmp_path):
+    (tmp_path / "cupy.py").write_text("raise ImportError('libcudart.so: cannot open')")
+    script = """
+import gpufeed as gf
+from gpufeed.device import num_cuda_devices
+assert num_cuda_devices() == 0
+assert gf.array_module("cuda:0").__name__ == "numpy"
+try:
+    gf.DataFeeder([gf.data("x", [1])], "cuda:0")
+except gf.PlaceError as error:
+    print(error)
+"""
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    environment.pop("GPUFEED_VIRTUAL_DEVICES", None)
+    done = subprocess.run(
+        [sys.executable, "-c", script], check=True, capture_output=True, text=True, env=environment
+    )
+    assert "no CUDA device (CuPy cannot be imported: libcudart.so: cannot open)" in done.stdout

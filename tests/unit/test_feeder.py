@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from support.columns import feed_column, make_feeder
 
-from gpufeed.device.virtual import virtual_devices
+from gpufeed.device.virtual import virtual_devices, virtual_stream
 from gpufeed.errors import FieldError, PlaceError
 from gpufeed.feed import Feed
 from gpufeed.feeder import DataFeeder
@@ -286,3 +286,16 @@ class TestInterop:
         rows = feed_column([[3, 0], [4]], [dim], layout="sparse_binary")
         assert rows.offsets.dtype == rows.indices.dtype == dtype
         assert rows.to_scipy().sum(axis=1).tolist() == [2, 1]
+
+
+def test_reads_of_the_host_come_after_the_current_stream():
+    with virtual_devices(2, seed=6, jitter=True):
+        feeder = make_feeder(
+            {"name": "ids", "shape": [1], "dtype": "int64", "lod_level": 1}, place="cuda:0"
+        )
+        with virtual_stream("cuda:0"):
+            for number in range(1, 8):
+                ids = feeder.feed([([number] * 5000,)])["ids"]
+                assert ids.numpy()[-1, 0] == number
+                assert ids.to("cuda:1").to_list()[0][-1] == [number]
+                assert ids.to_padded()[0][0, -1, 0] == number

@@ -92,3 +92,19 @@ def test_samples_are_dealt_in_order_and_evenly(num_samples, num_places):
     assert len(parts) == num_places
     assert max(sizes) - min(sizes) <= 1
     assert sizes == sorted(sizes, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("remainder", "last"), [(None, []), ("partial", [[[3]]]), ("split", [[[3], []]])]
+)
+@pytest.mark.parametrize("drop_last", [True, False])
+def test_a_failing_reader_loses_nothing_that_the_remainder_keeps(remainder, last, drop_last):
+    def read():
+        yield from [[1], [2], [3]]
+        raise LookupError("broken")
+
+    groups = group_batches(read(), 2, drop_last=drop_last, remainder=remainder)
+    assert next(groups) == [[1], [2]]
+    assert [next(groups) for _ in last] == last
+    with pytest.raises(LookupError, match="broken"):
+        next(groups)

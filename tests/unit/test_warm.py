@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -64,3 +67,18 @@ def test_a_compiler_that_fails_leaves_the_error_to_the_first_batch(monkeypatch, 
         assert thread is not None
         thread.join()
     assert "not compiled ahead" in caplog.text
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot fork")
+def test_a_fork_waits_for_the_compiler():
+    script = """
+import gpufeed as gf, os
+row = gf.data("row", [50], layout="sparse_binary", densify=True)
+feeder = gf.DataFeeder([row], "cpu")
+child = os.fork()
+if not child:
+    os._exit(feeder.feed([([1],)])["row"].shape != (1, 50))
+assert os.waitpid(child, 0)[1] == 0
+"""
+    environment = {**os.environ, "NUMBA_ENABLE_CUDASIM": "0"}
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60, env=environment)
