@@ -29,6 +29,10 @@ class Feed(dict[str, LoDTensor | SparseRows]):
         super().__init__(tensors)
         self.place = place
 
+    def copy(self) -> Feed:
+        """Return another feed of the same tensors."""
+        return Feed(self.items(), place=self.place)
+
     def to_torch(self) -> dict[str, Any]:
         """Return the tensors as torch's, without a copy; sparse ones as CSR tensors.
 

@@ -17,6 +17,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any, Generic, Protocol, TypeVar
 from weakref import WeakSet
 
@@ -260,8 +261,11 @@ class StagingPool:
     def take(self, slot: int, place: Place, depth: int | None) -> Staging:
         """Take the staging of one place; ``slot`` tells places that repeat apart."""
         with self._lock:
-            idle = self._idle.get((slot, place, depth))
-            staging = idle.pop() if idle else None
+            for idle in chain.from_iterable(self._idle.values()):
+                idle.open()  # feeds that were kept past the end of a pass may be gone by now,
+                idle.recycle()  # and their slabs are more than the next pass needs
+            mine = self._idle.get((slot, place, depth))
+            staging = mine.pop() if mine else None
         if staging is None:
             make = DeviceStaging if isinstance(place, CUDAPlace) else HostStaging
             staging = make(place, depth)

@@ -56,8 +56,8 @@ class FeedStats:
             return f"the loop waits {share:.0%} of its time: feeding is not the bottleneck"
         if self.wait_s > 2 * (self.read_s + self.stage_s):
             return (
-                f"the loop waits {share:.0%} of its time, mostly for transfers: "
-                "send less (wire_dtype, sparse layouts), or prefetch deeper"
+                f"the loop waits {share:.0%} of its time, little of it for reading or collation: "
+                "the rest is the start of each pass, kernels being compiled, and transfers"
             )
         if self.read_s >= self.stage_s:
             return (

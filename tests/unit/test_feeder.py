@@ -299,3 +299,9 @@ def test_reads_of_the_host_come_after_the_current_stream():
                 assert ids.numpy()[-1, 0] == number
                 assert ids.to("cuda:1").to_list()[0][-1] == [number]
                 assert ids.to_padded()[0][0, -1, 0] == number
+
+
+def test_a_copy_of_a_feed_is_a_feed():
+    feed = make_feeder({"name": "x", "shape": [1]}).feed([1.0])
+    assert isinstance(feed.copy(), Feed)
+    assert (feed.copy().place, feed.copy()["x"]) == (feed.place, feed["x"])

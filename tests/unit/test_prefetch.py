@@ -394,6 +394,15 @@ class TestObserved:
             pass
         assert reader.stats().num_held == 1  # the loop variable still has the last one
 
+    def test_slabs_of_feeds_once_held_are_freed_by_the_next_pass(self, place):
+        feeder = make_feeder(place)
+        held = list(feeder.decorate_reader(make_reader(50), prefetch=1))
+        del held
+        reader = feeder.decorate_reader(make_reader(3), prefetch=2)
+        for _ in reader:
+            pass
+        assert reader.stats().slab_nbytes <= 4096 * 30
+
     def test_a_step_of_many_devices_counts_all_samples(self):
         reader = make_feeder(["cpu"] * 2).decorate_reader(make_reader(4), multi_devices=True)
         for _ in reader:
