@@ -146,7 +146,8 @@ def _converter(dtype: Dtype) -> tuple[_Convert, str]:
         low, high = int(np.iinfo(kind).min), int(np.iinfo(kind).max)
         return lambda text: _integer(text, low, high), f"a whole number in [{low}, {high}]"
     if kind.kind == "f":
-        return _float, "a number"
+        most = float(np.finfo(kind if kind.itemsize <= 8 else np.float64).max)
+        return lambda text: _float(text, kind, most), f"a number that fits {kind.name}"
     raise FieldError(f"csv.dtypes must be of text, bool, integers or floats, got {kind}")
 
 
@@ -158,7 +159,13 @@ def _integer(text: str, low: int, high: int) -> int:
     return number
 
 
-def _float(text: str) -> float:
+def _float(text: str, kind: np.dtype[Any], most: float) -> float:
+    number = float(text)
     if "_" in text:
         raise ValueError
-    return float(text)
+    if abs(number) > most and "inf" not in text.lower():
+        # Numbers a little above the largest one are still rounded to it.
+        with np.errstate(over="ignore"):
+            if np.isinf(kind.type(number)):
+                raise ValueError
+    return number

@@ -9,6 +9,7 @@ Source: svmlight.joachims.org; unsorted and repeated indices are errors, as in s
 
 from __future__ import annotations
 
+import math
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -143,7 +144,7 @@ def _parse_line(
             raise _error(where, "qid:(whole number)", word)
     try:
         target = _label(label)
-    except ValueError:
+    except (ValueError, OverflowError):
         raise _error(where, "a number as label", label) from None
     try:
         return layout.parse(features), target, query
@@ -168,7 +169,18 @@ def _floats(words: list[bytes]) -> _Values:
     if b"_" in b"".join(words):
         raise ValueError
     with np.errstate(over="raise"):
-        return np.array(list(map(float, words)), np.float32)
+        numbers = np.array(list(map(float, words)), np.float32)
+    if np.isinf(numbers).any():
+        for word in words:
+            _float(word)
+    return numbers
+
+
+def _float(word: bytes) -> float:
+    number = float(word)
+    if math.isinf(number) and b"inf" not in word.lower():
+        raise OverflowError  # which `float` does not do: beyond its range it gives infinity
+    return number
 
 
 def _as_integer(word: bytes) -> int | None:
@@ -182,7 +194,7 @@ def _label(word: bytes) -> int | float:
         return integer
     if b"_" in word:
         raise ValueError
-    return float(word)
+    return _float(word)
 
 
 def _error(where: str, expected: str, word: bytes) -> FormatError:

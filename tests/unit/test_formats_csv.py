@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -57,8 +58,10 @@ def test_bools(tmp_path: Path) -> None:
         ("1,1.0", "int64", "expected a whole number"),
         ("1,1_0", "int64", "expected a whole number"),
         ("1,300", "uint8", r"expected a whole number in \[0, 255\], got '300'"),
-        ("1,1_0", "float32", "expected a number, got '1_0'"),
-        ("1,", "float32", "expected a number, got ''"),
+        ("1,1_0", "float32", "expected a number that fits float32, got '1_0'"),
+        ("1,", "float32", "expected a number that fits float32, got ''"),
+        ("1,-1e99", "float32", "expected a number that fits float32, got '-1e99'"),
+        ("1,1e400", "float64", "expected a number that fits float64, got '1e400'"),
         ("1,2", "bool", "expected 0, 1, true or false, got '2'"),
     ],
 )
@@ -95,3 +98,11 @@ def test_damage_and_missing_columns(
 def test_wrong_options(tmp_path: Path, options: dict[str, Any], message: str) -> None:
     with pytest.raises(FieldError, match=message):
         read(tmp_path, "a\n", **options)
+
+
+def test_infinity_is_read_where_it_is_written_and_the_largest_number_as_itself(
+    tmp_path: Path,
+) -> None:
+    [row] = read(tmp_path, "-inf,Infinity,3.4028235e38\n", dtypes="float32", header=False)
+
+    assert row == (-math.inf, math.inf, 3.4028235e38)

@@ -130,3 +130,19 @@ def test_an_untypable_word_is_shown_escaped_and_cut(tmp_path: Path) -> None:
 
     with pytest.raises(FormatError, match=r"got '\\xff9{59}'$"):
         list(read_svmlight(Source(str(path))))
+
+
+@pytest.mark.parametrize("number", ["1e400", "-1e400", "9" * 5000])
+def test_numbers_beyond_floats_are_refused_and_not_read_as_infinite(
+    tmp_path: Path, number: str
+) -> None:
+    with pytest.raises(FormatError, match=", and value a float32, got '1:"):
+        read(tmp_path, f"1 1:{number} 2:1\n")
+    with pytest.raises(FormatError, match="line 1: expected a number as label, got '"):
+        read(tmp_path, f"{number} 1:1\n")
+
+
+def test_infinity_is_read_where_it_is_written(tmp_path: Path) -> None:
+    [((_, values), label)] = read(tmp_path, "-Infinity 1:inf 2:1\n")
+
+    assert (values.tolist(), label) == ([np.inf, 1.0], -np.inf)
