@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 import gpufeed.lod as offset_math
-from gpufeed.errors import FormatError, LoDError
+from gpufeed.errors import FormatError, LoDError, MissingFile
 from gpufeed.lod import LoD
 
 __all__ = ["read_tensor", "write_tensor"]
@@ -84,10 +84,11 @@ def read_tensor(file: str | Path | BinaryIO) -> tuple[npt.NDArray[Any], LoD]:
         file: A path, or a file open for reading bytes.
 
     Raises:
-        FormatError: The bytes are no tensor, or end too early.
+        MissingFile: There is no such file.
+        FormatError: It cannot be opened, or the bytes are no tensor, or end too early.
     """
     if isinstance(file, (str, Path)):
-        with open(file, "rb") as opened:
+        with _opened(file) as opened:
             return read_tensor(opened)
     source = _Source(file)
     source.expect_version("LoD")
@@ -104,6 +105,15 @@ def read_tensor(file: str | Path | BinaryIO) -> tuple[npt.NDArray[Any], LoD]:
     except LoDError as error:
         raise source.error(at, "offsets that describe the rows", str(error)) from error
     return np.frombuffer(raw, dtype).astype(dtype.newbyteorder("="), copy=False).reshape(shape), lod
+
+
+def _opened(path: str | Path) -> BinaryIO:
+    try:
+        return open(path, "rb")
+    except FileNotFoundError as error:
+        raise MissingFile(f"{path}: no such file") from error
+    except OSError as error:
+        raise FormatError(f"{path}: cannot be opened: {error.strerror}") from error
 
 
 class _Source:

@@ -254,7 +254,8 @@ class LoDTensor(Ragged):
             place: Where the tensor goes.
 
         Raises:
-            FormatError: The bytes are no such tensor, or end too early.
+            MissingFile: There is no such file.
+            FormatError: It cannot be opened, or the bytes are no such tensor or end too early.
         """
         data, lod = read_tensor(file)
         return cls._assemble(data, lod, CPUPlace()).to(place)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from support.batches import assert_same
 
-from gpufeed.errors import FormatError
+from gpufeed.errors import FormatError, MissingFile
 from gpufeed.tensor import LoDTensor
 
 # Written by PaddlePaddle 1.8.5.
@@ -129,3 +129,10 @@ def test_memory_follows_the_bytes_and_not_the_header(tmp_path, header):
 def test_a_missing_file_is_its_own_error(tmp_path):
     with pytest.raises(FileNotFoundError):
         LoDTensor.load(tmp_path / "none")
+
+
+def test_a_path_that_cannot_be_opened_is_named(tmp_path):
+    with pytest.raises(MissingFile, match="nope: no such file"):
+        LoDTensor.load(tmp_path / "nope")
+    with pytest.raises(FormatError, match=f"{tmp_path}: cannot be opened: "):
+        LoDTensor.load(str(tmp_path))
