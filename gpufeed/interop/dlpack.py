@@ -9,7 +9,7 @@ import numpy as np
 
 from gpufeed.device import array_module
 from gpufeed.device.backend import Array
-from gpufeed.errors import FieldError
+from gpufeed.errors import FieldError, GpufeedError
 from gpufeed.places import CPUPlace, CUDAPinnedPlace, CUDAPlace, Place
 
 __all__ = ["as_array"]
@@ -35,7 +35,7 @@ def as_array(data: object, owner: str) -> tuple[Array, Place]:
         owner: How error messages call it.
 
     Raises:
-        FieldError: It is not a rectangle of numbers or bools.
+        FieldError: It is not a rectangle of numbers or bools, or DLPack cannot share it.
     """
     place: Place = CPUPlace()
     if isinstance(data, np.ndarray) or not hasattr(data, "__dlpack_device__"):
@@ -46,7 +46,7 @@ def as_array(data: object, owner: str) -> tuple[Array, Place]:
                 f"{owner} must be rectangular ({error}); pack the rows end to end, with a lod"
             ) from error
     else:
-        array, place = _exchange(data)
+        array, place = _exchange(data, owner)
     if array.dtype.kind not in "biufc":
         raise FieldError(
             f"{owner} must hold numbers or bools, got {type(data).__name__} of {array.dtype}"
@@ -56,10 +56,19 @@ def as_array(data: object, owner: str) -> tuple[Array, Place]:
     return array, place
 
 
-def _exchange(data: Any) -> tuple[Array, Place]:
-    kind, number = data.__dlpack_device__()
-    if kind == _Kind.CUDA:
-        place = CUDAPlace(number)
-        with place:
-            return array_module(place).from_dlpack(data), place
-    return np.from_dlpack(data), CUDAPinnedPlace() if kind == _Kind.CUDA_HOST else CPUPlace()
+def _exchange(data: Any, owner: str) -> tuple[Array, Place]:
+    try:
+        kind, number = data.__dlpack_device__()
+        if kind == _Kind.CUDA:
+            place = CUDAPlace(number)
+            with place:
+                return array_module(place).from_dlpack(data), place
+        return np.from_dlpack(data), CUDAPinnedPlace() if kind == _Kind.CUDA_HOST else CPUPlace()
+    except GpufeedError:
+        raise
+    except (BufferError, RuntimeError, ValueError) as error:
+        remedy = "; use .detach()" if getattr(data, "requires_grad", False) else ""
+        raise FieldError(
+            f"{owner} must be an array that DLPack can share, got {type(data).__name__} of "
+            f"{getattr(data, 'dtype', 'no dtype')} ({error}){remedy}"
+        ) from error

@@ -34,6 +34,16 @@ def test_torch_shares_memory(words):
     assert LoDTensor(frozen).to_torch().tolist() == [0, 1, 2]
 
 
+def test_what_dlpack_does_not_share_is_named():
+    torch = pytest.importorskip("torch")
+    with pytest.raises(FieldError, match=r"LoDTensor\.data .*torch\.float32 \(.*; use \.detach\("):
+        LoDTensor(torch.ones(3, requires_grad=True))
+    with pytest.raises(FieldError, match=r"LoDTensor\.data .* got Tensor of torch\.bfloat16 \("):
+        LoDTensor(torch.ones(3, dtype=torch.bfloat16))
+    with pytest.raises(FieldError, match=r"LoDTensor\.data .* got Tensor of torch\.float32 \("):
+        LoDTensor(torch.ones(3, device="meta"))
+
+
 def test_torch_nested_is_jagged(words):
     pytest.importorskip("torch")
     nested = words.to_torch_nested()
