@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 import gpufeed.lod as offset_math
+from gpufeed.checks import whole_number
 from gpufeed.errors import FieldError, LoDError
 from gpufeed.places import PlaceLike, as_place
 from gpufeed.tensor import LoDTensor
@@ -87,9 +88,11 @@ def create_random_int_lodtensor(
         )
     if low > high:
         raise FieldError(f"create_random_int_lodtensor.low must be <= high, got {low} > {high}")
+    owner = "create_random_int_lodtensor.base_shape"
+    item = [whole_number(owner, size, minimum=0) for size in base_shape]
     lod = offset_math.from_lengths(recursive_seq_lens, owner="recursive_seq_lens")
     rows = int(lod[-1][-1]) if lod else 1
-    numbers = np.random.default_rng(seed).integers(low, high, (rows, *base_shape), endpoint=True)
+    numbers = np.random.default_rng(seed).integers(low, high, (rows, *item), endpoint=True)
     tensor = LoDTensor(numbers, place=place)
     tensor.set_recursive_sequence_lengths(recursive_seq_lens)
     return tensor

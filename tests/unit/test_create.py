@@ -100,3 +100,9 @@ def test_an_array_of_tensors():
     assert list(array[1:]) == [two]
     with pytest.raises(FieldError, match="must be a LoDTensor, got list"):
         array.append([3])
+
+
+@pytest.mark.parametrize("base_shape", [[-4], [1.5], ["4"], [True]])
+def test_random_rows_have_a_shape(base_shape):
+    with pytest.raises(FieldError, match=r"base_shape must be a whole number >= 0, got "):
+        create_random_int_lodtensor([[2]], base_shape, "cpu", 0, 1)
