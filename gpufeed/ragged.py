@@ -10,7 +10,7 @@ every object made from views of another one carries its lease on.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from operator import index as as_index
 from typing import Any, Self
@@ -165,7 +165,7 @@ class Ragged(ABC):
         return [self._between(begin, end) for begin, end in pairwise(split_points(rows, n, policy))]
 
     @classmethod
-    def merge(cls, parts: Sequence[Self]) -> Self:
+    def merge(cls, parts: Iterable[Self]) -> Self:
         """Return the parts end to end, as a copy: the inverse of `split`.
 
         Parts without rows and LoD are left out, wherever they stand.
@@ -175,6 +175,7 @@ class Ragged(ABC):
             LoDError: They differ in their number of LoD levels.
             PlaceError: They are on different places.
         """
+        parts = list(parts)
         if not parts or not all(isinstance(part, cls) for part in parts):
             kinds = ", ".join(type(part).__name__ for part in parts) or "none"
             raise FieldError(f"{cls.__name__}.merge.parts must be of this type, got {kinds}")

@@ -482,3 +482,10 @@ def test_repr_is_short():
     assert repr(t) == (
         "LoDTensor(shape=(100, 3), dtype=float32, lod=[[0, 1, 2, 3, 4, 5, ...]], place=cpu)"
     )
+
+
+def test_merge_takes_any_iterable():
+    t = LoDTensor([7, 8, 9], lod=[[0, 2, 2, 3]])
+    assert LoDTensor.merge(part for part in t.split(2)).to_list() == t.to_list()
+    with pytest.raises(FieldError, match="must be of this type, got none"):
+        LoDTensor.merge(iter(()))
