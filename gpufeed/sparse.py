@@ -217,7 +217,15 @@ class SparseRows(Ragged):
         Args:
             matrix: Any SciPy sparse array or matrix with two dimensions.
             lod: Offsets of the sequences that the rows form.
+
+        Raises:
+            FieldError: ``matrix`` is no such thing.
         """
+        if not hasattr(matrix, "tocsr") or matrix.ndim != 2:
+            raise FieldError(
+                "SparseRows.from_scipy.matrix must be a SciPy sparse array of two dimensions, "
+                f"got {type(matrix).__name__}"
+            )
         csr = matrix.tocsr()
         return cls(csr.indptr, csr.indices, csr.data, csr.shape[1], lod)
 

@@ -307,7 +307,7 @@ class LoDTensor(Ragged):
         Lists become LoD levels, fixed-size lists become item dimensions.
 
         Raises:
-            FieldError: The array holds nulls, or something else than numbers.
+            FieldError: It is no pyarrow array, or holds nulls, or something else than numbers.
             LoDError: Its offsets are damaged, which Arrow itself does not check.
         """
         from gpufeed.interop import arrow

@@ -38,11 +38,13 @@ def to_rows(array: Any) -> tuple[npt.NDArray[Any], LoD]:
     The values are not copied, except for bools, which Arrow packs, and several chunks.
 
     Raises:
-        FieldError: The array holds nulls, or something else than numbers.
+        FieldError: It is no Arrow array, or holds nulls, or something else than numbers.
     """
     arrow = import_extra("pyarrow", "arrow")
     if isinstance(array, arrow.ChunkedArray):
         array = array.combine_chunks()
+    if not isinstance(array, arrow.Array):
+        raise FieldError(f"from_arrow.array must be a pyarrow array, got {type(array).__name__}")
     lod: list[npt.NDArray[np.int64]] = []
     while _no_nulls(array) and (
         arrow.types.is_list(array.type) or arrow.types.is_large_list(array.type)

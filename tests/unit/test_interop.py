@@ -146,3 +146,9 @@ def test_a_missing_library_is_named(words, monkeypatch):
     monkeypatch.setattr(arrow_interop, "import_extra", missing)
     with pytest.raises(MissingExtra, match=r"pip install 'gpufeed\[arrow\]'"):
         words.to_arrow()
+
+
+def test_arrow_arrays_only():
+    pytest.importorskip("pyarrow")
+    with pytest.raises(FieldError, match=r"from_arrow\.array must be a pyarrow array, got list"):
+        LoDTensor.from_arrow([[1]])

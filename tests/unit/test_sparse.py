@@ -200,3 +200,11 @@ def test_scipy_both_ways(rows, binary):
 def test_repr(rows, binary):
     assert repr(rows) == "SparseRows(shape=(4, 4), stored=5, float64, lod=[[0, 3, 4]], place=cpu)"
     assert "stored=5, binary" in repr(binary)
+
+
+@pytest.mark.parametrize("matrix", [np.eye(2), [[1]], scipy.sparse.coo_array([1, 0, 2])])
+def test_from_scipy_takes_sparse_matrices_only(matrix):
+    with pytest.raises(
+        FieldError, match=r"from_scipy\.matrix must be a SciPy sparse array .*, got "
+    ):
+        SparseRows.from_scipy(matrix)
