@@ -11,6 +11,7 @@ below at once, threads included, and nothing waits for the garbage collector.
 from __future__ import annotations
 
 import inspect
+import sys
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
@@ -249,7 +250,7 @@ def drain(iterator: Iterator[object], num: int) -> int:
     >>> drain(iter("abc"), 5)
     3
     """
-    last = deque(enumerate(islice(iterator, num), 1), maxlen=1)
+    last = deque(enumerate(islice(iterator, min(num, sys.maxsize)), 1), maxlen=1)
     return last[0][0] if last else 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from itertools import islice
 from typing import TypeVar
@@ -67,7 +68,7 @@ def blocks(source: Iterator[T], size: int, *, drop_last: bool = False) -> Iterat
         block: list[T] = []
         try:
             # At a failure `extend` leaves what it got until then in the list.
-            block.extend(islice(source, size))
+            block.extend(islice(source, min(size, sys.maxsize)))
         except Exception:
             if block and not drop_last:
                 yield block

@@ -9,6 +9,7 @@ from __future__ import annotations
 # `filter`, `skip` and `repeat` are public names here, so the tools of those names go by module.
 import itertools
 import operator
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from typing import Any, TypeVar
@@ -164,7 +165,7 @@ class _FirstN(Reader[T]):
         self._reader = reader
 
     def open(self, epoch: int, skip: int) -> Iterator[T]:
-        num_left = None if self._n is None else self._n - skip
+        num_left = None if self._n is None else min(self._n - skip, sys.maxsize)
         if num_left is None or num_left > 0:
             with reading(self._reader, epoch, skip) as source:
                 yield from itertools.islice(source, num_left)

@@ -84,3 +84,7 @@ def test_a_source_that_ends_on_a_full_batch_is_asked_once_more_at_most():
 
     assert list(batch(source, 2)) == [[0, 1], [2, 3]]
     assert ends == [True]
+
+
+def test_a_batch_larger_than_any_list_is_all_samples():
+    assert list(batch(counting(3), 10**30)) == [[0, 1, 2]]

@@ -189,3 +189,8 @@ def test_repeat_gives_every_pass_its_own_epoch():
 def test_repeat_stops_at_an_error():
     taken, _ = taken_until(repeat(failing(2), 3))
     assert taken == [0, 1]
+
+
+def test_numbers_beyond_any_count_of_samples_mean_all():
+    assert list(firstn(counting(3), 10**30)) == [0, 1, 2]
+    assert list(skip(counting(3), 10**30)) == []
