@@ -133,10 +133,17 @@ def transfer(array: Array, source: Place, target: Place) -> Array:
         return array
     host: np.ndarray[Any, Any] = array
     if isinstance(source, CUDAPlace):
-        host = backend_for(source).to_host(array)
+        host = _to_host(array, source)
     if isinstance(target, CUDAPlace):
         return backend_for(target).from_host(host)
     return _pinned(host) if isinstance(target, CUDAPinnedPlace) else host
+
+
+def _to_host(array: Array, source: CUDAPlace) -> np.ndarray[Any, Any]:
+    if isinstance(array, np.ndarray) and source.device_id >= num_virtual_devices():
+        # A virtual device's array outlives the device, and is in plain memory.
+        return array.copy()
+    return backend_for(source).to_host(array)
 
 
 def _pinned(array: np.ndarray[Any, Any]) -> Array:

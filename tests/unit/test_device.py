@@ -206,3 +206,13 @@ except gf.PlaceError as error:
         [sys.executable, "-c", script], check=True, capture_output=True, text=True, env=environment
     )
     assert "no CUDA device (CuPy cannot be imported: libcudart.so: cannot open)" in done.stdout
+
+
+def test_arrays_of_virtual_devices_can_be_read_after_them(no_gpu):
+    with virtual_devices(2):
+        there = transfer(np.arange(3), CPUPlace(), CUDAPlace(1))
+    here = transfer(there, CUDAPlace(1), CPUPlace())
+    assert here.tolist() == [0, 1, 2]
+    assert not np.shares_memory(here, there)
+    with pytest.raises(PlaceError, match=r"CUDAPlace\(1\): "):
+        transfer(there, CPUPlace(), CUDAPlace(1))
