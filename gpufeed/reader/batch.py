@@ -27,7 +27,9 @@ def batch(reader: AnyReader[T], batch_size: int | None = None, drop_last: bool =
     Args:
         reader: Of samples.
         batch_size: Samples a batch.
-        drop_last: Whether a last batch of fewer samples is left out.
+        drop_last: Whether a last batch of fewer samples is left out. That includes the samples in
+            front of an error of ``reader``: without ``drop_last`` they come before it, as a
+            shorter batch.
 
     Raises:
         FieldError: (a ValueError) ``batch_size`` is not a whole number >= 1.
