@@ -173,7 +173,7 @@ class _FilesReader(Reader[Any]):
     def __init__(
         self, creator: str, files: Sequence[tuple[str, Opener]], options: Mapping[str, Any]
     ) -> None:
-        super().__init__(creator, paths=[path for path, _ in files], options=dict(options))
+        super().__init__(creator, paths=[path for path, _ in files], options=_named(options))
         self._files = files
         self._options = options
 
@@ -212,6 +212,37 @@ class _IdxReader(Reader[Any]):
             tails = [stack.enter_context(closing(file.tail(skip))) for file in self._files]
             # Strict, so that each file is read to its end and its end is checked.
             yield from zip(*tails, strict=True)
+
+
+def _named(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options in words that are the same in every process, for `Reader.identity`."""
+    named = {key: _name(option) for key, option in options.items()}
+    dtypes = options.get("dtypes")
+    if isinstance(dtypes, Mapping):
+        named["dtypes"] = {column: _dtype_name(dtype) for column, dtype in dtypes.items()}
+    elif dtypes is not None:
+        named["dtypes"] = _dtype_name(dtypes)
+    return named
+
+
+def _name(option: Any) -> Any:
+    if isinstance(option, Mapping):
+        return {key: _name(value) for key, value in option.items()}
+    if isinstance(option, list | tuple):
+        return [_name(value) for value in option]
+    if callable(option):
+        # What is no function and no class, such as a partial, goes by its class.
+        known = option if hasattr(option, "__qualname__") else type(option)
+        module = getattr(known, "__module__", None) or "builtins"
+        return f"{module}.{known.__qualname__}"
+    return option
+
+
+def _dtype_name(dtype: Any) -> Any:
+    try:
+        return str(np.dtype(dtype))
+    except TypeError:  # the option of another format, with rules of its own
+        return _name(dtype)
 
 
 def _each(path: Paths, opener: Opener) -> list[tuple[str, Opener]]:

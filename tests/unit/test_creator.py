@@ -3,6 +3,7 @@ from __future__ import annotations
 import gzip
 import struct
 from collections.abc import Iterable
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from gpufeed import creator, formats
 from gpufeed.errors import FieldError, FormatError, MissingFile, ReaderError
+from gpufeed.formats.csv import read_csv
 from gpufeed.reader.base import Reader
 
 
@@ -214,3 +216,29 @@ def test_a_state_resumes_and_belongs_to_its_files(folder: Path) -> None:
     assert list(resumed()) == ["2", "3"]
     with pytest.raises(ReaderError):
         creator.text_file(folder / "b.txt.gz").load_state_dict(state)
+
+
+def test_states_know_options_by_name_and_not_by_address(folder: Path) -> None:
+    formats.register("columns", lambda source, pick: map(pick, read_csv(source)))
+    path = f"columns:{folder / 'a.csv'}"
+
+    assert "pick': 'builtins.len'" in creator.open(path, pick=len).identity()
+    assert "pick': 'builtins.str.split'" in creator.open(path, pick=str.split).identity()
+    assert "0x" not in creator.open(path, pick=lambda row: row[0]).identity()
+    assert "0x" not in creator.open(path, pick=partial(max, default=0)).identity()
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "same"),
+    [
+        ("int32", np.int32),
+        ("int32", np.dtype("<i4")),
+        ("float64", float),
+        ({"x": "int32", "y": "str"}, {"x": np.int32, "y": str}),
+    ],
+)
+def test_states_take_every_spelling_of_a_dtype(folder: Path, dtypes: Any, same: Any) -> None:
+    state = creator.csv(folder / "a.csv", dtypes=dtypes).state_dict()
+
+    creator.open(f"csv:{folder / 'a.csv'}", dtypes=same)
+    creator.csv(folder / "a.csv", dtypes=same).load_state_dict(state)
