@@ -48,7 +48,13 @@ def np_array(x: npt.ArrayLike) -> Reader[Any]:
 
 
 def text_file(path: Paths) -> Reader[Any]:
-    """Read lines of UTF-8 text, without their line endings; a last line needs none.
+    r"""Read lines of UTF-8 text, without their line endings; a last line needs none.
+
+    >>> from tempfile import NamedTemporaryFile
+    >>> with NamedTemporaryFile("w", suffix=".txt") as file:
+    ...     print("one", "two", sep="\n", file=file, flush=True)
+    ...     list(text_file(file.name))
+    ['one', 'two']
 
     Args:
         path: A file, a glob pattern, or a list of both; ``.gz .bz2 .xz`` are decompressed.
@@ -69,7 +75,13 @@ def csv(
     header: bool = True,
     delimiter: str = ",",
 ) -> Reader[Any]:
-    """Read the rows of CSV files as tuples.
+    r"""Read the rows of CSV files as tuples.
+
+    >>> from tempfile import NamedTemporaryFile
+    >>> with NamedTemporaryFile("w", suffix=".csv") as file:
+    ...     print("name,age", "Ada,36", sep="\n", file=file, flush=True)
+    ...     list(csv(file.name, ["age", "name"], {"age": "int64"}))
+    [(36, 'Ada')]
 
     Args:
         path: A file, a glob pattern, or a list of both; ``.gz .bz2 .xz`` are decompressed.
@@ -96,11 +108,17 @@ def svmlight(
     zero_based: bool = False,
     query_id: bool = False,
 ) -> Reader[Any]:
-    """Read svmlight (libsvm) files: sparse rows with a label.
+    r"""Read svmlight (libsvm) files: sparse rows with a label.
 
     A sample is ``((indices, values), label)``, or ``(indices, label)`` if ``binary``: what a
     variable of layout ``"sparse_float"`` or ``"sparse_binary"`` takes. Indices are int64 from 0,
     values float32; a label is an int where it is written as one, else a float.
+
+    >>> from tempfile import NamedTemporaryFile
+    >>> with NamedTemporaryFile("w", suffix=".svm") as file:
+    ...     print("1 2:0.5 7:1", "-1 3:2", sep="\n", file=file, flush=True)
+    ...     [(indices.tolist(), label) for (indices, _), label in svmlight(file.name)]
+    [([1, 6], 1), ([2], -1)]
 
     Args:
         path: A file, a glob pattern, or a list of both; ``.gz .bz2 .xz`` are decompressed.
@@ -119,10 +137,17 @@ def svmlight(
 
 
 def idx(*paths: PathLike) -> Reader[Any]:
-    """Read the items of an IDX file; of several files side by side, tuples of items.
+    r"""Read the items of an IDX file; of several files side by side, tuples of items.
 
     Items are arrays in the machine's byte order, NumPy scalars if the file holds a vector:
     ``idx(images, labels)`` gives ``(image, label)``.
+
+    >>> from tempfile import NamedTemporaryFile
+    >>> with NamedTemporaryFile(suffix=".idx") as file:
+    ...     size = file.write(b"\0\0\x08\x01" b"\0\0\0\x02" b"\x07\x09")
+    ...     file.flush()
+    ...     list(idx(file.name))
+    [np.uint8(7), np.uint8(9)]
 
     Args:
         paths: Files with equal numbers of items; ``.gz .bz2 .xz`` are decompressed.
