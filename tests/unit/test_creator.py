@@ -240,5 +240,4 @@ def test_states_know_options_by_name_and_not_by_address(folder: Path) -> None:
 def test_states_take_every_spelling_of_a_dtype(folder: Path, dtypes: Any, same: Any) -> None:
     state = creator.csv(folder / "a.csv", dtypes=dtypes).state_dict()
 
-    creator.open(f"csv:{folder / 'a.csv'}", dtypes=same)
     creator.csv(folder / "a.csv", dtypes=same).load_state_dict(state)
