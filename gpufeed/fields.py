@@ -56,9 +56,11 @@ class FieldMap:
         samples = batch if isinstance(batch, (list, tuple)) else _as_list(batch)
         if not samples:
             return [()] * len(self._names)
-        if isinstance(samples[0], (tuple, list)):
-            return self._from_rows(samples)
         kinds = set(map(type, samples))
+        if all(issubclass(kind, (tuple, list)) for kind in kinds):
+            return self._from_rows(samples)
+        if isinstance(samples[0], (tuple, list)):
+            return self._row_by_row(samples)
         if all(issubclass(kind, Mapping) for kind in kinds):
             return [self._named(samples, name) for name in self._names]
         if any(issubclass(kind, (tuple, list, Mapping)) for kind in kinds):
