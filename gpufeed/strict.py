@@ -157,8 +157,8 @@ def _kind(value: Any) -> str:
 def _as_array(value: Any, dtype: DType, where: str) -> Array:
     try:
         found = np.asarray(value)
-        if found.dtype.kind == "f" and dtype.kind != "f":
-            # A list may be of integers still, of several types, or hold the float to name.
+        if found.dtype.kind in ("US" if dtype.kind == "f" else "fUS"):
+            # A list may be of integers still, of several types, or hold the value to name.
             found = np.asarray(value, object)
     except (ValueError, TypeError, RuntimeError) as error:  # RuntimeError: torch's refusals
         raise FieldError(
@@ -217,7 +217,7 @@ def convert(found: Array, dtype: DType, where: str) -> Array:
         return found.astype(dtype, copy=False)
     if not may_fit(found.dtype, dtype):
         raise FieldError(
-            f"{where}: expected {dtype} values, got {_plain(found.dtype)} {found.flat[0]!s:.40}"
+            f"{where}: expected {dtype} values, got {found.dtype} {found.flat[0]!s:.40}"
         )
     if is_exact(found.dtype, dtype):
         with np.errstate(over="ignore"):
@@ -244,10 +244,6 @@ def _ranged(dtype: DType) -> str:
         return f"values in the range of {dtype}"
     bounds = np.iinfo(dtype)
     return f"{dtype} values in [{bounds.min}, {bounds.max}]"
-
-
-def _plain(dtype: DType) -> str:
-    return {"U": "str", "S": "bytes"}.get(dtype.kind, str(dtype))
 
 
 def sparse_rows(

@@ -138,6 +138,10 @@ class TestValues:
         refused("1: expected int64 values, got float 2.5", [[1, 2, 3], [1, 2.5, 3]], [3], "int64")
         refused("1: expected int8 values in .* got 300", [[1, 2], [3, 300]], [2], "int8")
         refused("1: .* got NoneType None", [[1, 2], [3, None]], [2])
+        for dtype in ("int64", "float32"):
+            refused("0: .* got str bad", [[10, 20, "bad"]], [3], dtype)
+            refused("0: .* got bytes b'bad'", [[10, 20, b"bad"]], [3], dtype)
+            refused("0: .* got str bad", [[10, 20, "bad"]], [1], dtype, 1)
 
     @pytest.mark.parametrize("source", ["bool", "i1", "u1", ">i2", "u4", "i8", "u8"])
     def test_integers_and_bools_become_floats(self, source):
