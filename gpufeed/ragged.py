@@ -19,7 +19,7 @@ import numpy as np
 
 import gpufeed.lod as offset_math
 from gpufeed.checks import whole_number
-from gpufeed.device import array_module, transfer
+from gpufeed.device import array_module, transfer, working_on
 from gpufeed.device.backend import Array
 from gpufeed.device.slabs import Lease
 from gpufeed.errors import FieldError, LoDError, PlaceError
@@ -213,7 +213,9 @@ class Ragged(ABC):
             self._lod_on_place = tuple(
                 transfer(offsets.astype(narrow), CPUPlace(), self._place) for offsets in self._lod
             )
-        with self._place:
+        if level == len(self._lod) - 1:
+            return self._lod_on_place[level]  # a view, for which nothing has to be waited for
+        with working_on(self._place):
             return offset_math.absolute(tuple(self._lod_on_place), level)
 
     def max_seqlen(self, level: int = -1) -> int:
@@ -228,7 +230,7 @@ class Ragged(ABC):
             return offset_math.segment_ids(offset_math.absolute(self._lod, level))
         offsets = self.cu_seqlens(level)
         xp = array_module(offsets)
-        with self._place:
+        with working_on(self._place):
             # Not `repeat`, as on the host: CuPy's takes no array of counts. Offsets never fall, so
             # a row's sequence is the last one that begins at the row or before it.
             rows = xp.arange(self._num_rows(), dtype=offsets.dtype)
@@ -237,7 +239,7 @@ class Ragged(ABC):
     def positions(self, level: int = -1) -> Array:
         """Return, for every row, its place in its sequence: ``(rows,)`` int64, on this place."""
         offsets, segments = self.cu_seqlens(level), self.segment_ids(level)
-        with self._place:
+        with working_on(self._place):
             return array_module(offsets).arange(self._num_rows()) - offsets[segments]
 
     def mask(self, max_length: int | None = None) -> Array:
@@ -252,7 +254,7 @@ class Ragged(ABC):
         """
         offsets = self.cu_seqlens()
         width = self._width(max_length)
-        with self._place:
+        with working_on(self._place):
             lengths = offsets[1:] - offsets[:-1]
             return array_module(offsets).arange(width) < lengths[:, None]
 

@@ -15,7 +15,7 @@ import numpy as np
 
 import gpufeed.lod as offset_math
 from gpufeed.checks import whole_number
-from gpufeed.device import array_module, transfer
+from gpufeed.device import array_module, transfer, working_on
 from gpufeed.device.backend import Array
 from gpufeed.device.slabs import Lease
 from gpufeed.errors import FieldError, PlaceError, import_extra
@@ -177,7 +177,7 @@ class SparseRows(Ragged):
                 kernel takes.
         """
         require_kernel_dtype("SparseRows.to_dense: the values", self.dtype)
-        with self._place:
+        with working_on(self._place):
             if out is None:
                 out = array_module(self._indices).empty(self.shape, self.dtype)
             else:
@@ -239,7 +239,7 @@ class SparseRows(Ragged):
             raise PlaceError(f"SparseRows.to_cupyx must be called on a GPU, got {self._place}")
         from gpufeed.device.cuda_sparse import csr_matrix
 
-        with self._place:
+        with working_on(self._place):
             return csr_matrix(self._values_or_ones(), self._indices, self._offsets, self.shape)
 
     def to_torch(self) -> Any:
@@ -267,7 +267,7 @@ class SparseRows(Ragged):
                 f"SparseRows.values must be as many as the {len(self._indices)} indices, "
                 f"got {len(self._values)}"
             )
-        with self._place:
+        with working_on(self._place):
             outside = (self._indices < 0) | (self._indices >= self._dim)
             if not outside.any():
                 return
@@ -298,7 +298,7 @@ class SparseRows(Ragged):
         dtype = np.result_type(self._offsets.dtype, self._indices.dtype)
         if dtype not in INDEX_DTYPES:
             dtype = np.dtype(np.int64)
-        with self._place:
+        with working_on(self._place):
             xp = array_module(self._indices)
             self._offsets = xp.ascontiguousarray(self._offsets, dtype)
             self._indices = xp.ascontiguousarray(self._indices, dtype)
@@ -314,7 +314,7 @@ class SparseRows(Ragged):
     def _values_or_ones(self) -> Array:
         if self._values is not None:
             return self._values
-        with self._place:
+        with working_on(self._place):
             return array_module(self._indices).ones(len(self._indices), np.float32)
 
     def _lent(self) -> tuple[LoDTensor, LoDTensor, LoDTensor]:
@@ -331,7 +331,7 @@ class SparseRows(Ragged):
     def _window(self, begin: int, end: int, lod: LoD) -> Self:
         offsets = self._offsets[begin : end + 1]
         first, last = int(offsets[0]), int(offsets[-1])
-        with self._place:
+        with working_on(self._place):
             offsets = offsets - first
         values = None if self._values is None else self._values[first:last]
         indices = self._indices[first:last]
@@ -342,7 +342,7 @@ class SparseRows(Ragged):
     def _gather(self, rows: Offsets, lod: LoD) -> Self:
         offsets = transfer(self._offsets, self._place, CPUPlace())
         (taken,), stored = offset_math.take((offsets,), rows)
-        with self._place:
+        with working_on(self._place):
             xp = array_module(self._indices)
             there = xp.asarray(stored)
             values = None if self._values is None else self._values[there]
@@ -367,7 +367,7 @@ class SparseRows(Ragged):
             )
             raise FieldError(f"SparseRows.merge.parts must have one dim and dtype, got {got}")
         place = parts[0].place
-        with place:
+        with working_on(place):
             xp = array_module(parts[0]._indices)
             offsets, stored = [parts[0]._offsets[:1]], 0
             for part in parts:

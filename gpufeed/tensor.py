@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 import gpufeed.lod as offset_math
-from gpufeed.device import array_module, transfer
+from gpufeed.device import array_module, transfer, working_on
 from gpufeed.device.backend import Array
 from gpufeed.device.slabs import Lease
 from gpufeed.errors import FieldError, LoDError
@@ -190,7 +190,7 @@ class LoDTensor(Ragged):
         offsets = self.cu_seqlens()
         width = self._width(max_length)
         xp = array_module(self._data)
-        with self._place:
+        with working_on(self._place):
             padded = xp.empty((len(offsets) - 1, width, *self.shape[1:]), self.dtype)
             pad_rows(xp.ascontiguousarray(self._data), offsets, fill, padded)
             lengths = (offsets[1:] - offsets[:-1]).astype(np.int64)
@@ -227,7 +227,7 @@ class LoDTensor(Ragged):
                 f"LoDTensor.lengths must be {cells.shape[0]} numbers up to {cells.shape[1]}, "
                 f"got {len(offsets) - 1} up to {longest}"
             )
-        with place:
+        with working_on(place):
             xp = array_module(cells)
             rows = xp.empty((int(offsets[-1]), *cells.shape[2:]), cells.dtype)
             tensor = cls._assemble(rows, (*upper, offsets), place)
@@ -382,7 +382,7 @@ class LoDTensor(Ragged):
         return self._assemble(self._data[begin:end], lod, self._place, lease=self._lease)
 
     def _gather(self, rows: Offsets, lod: LoD) -> Self:
-        with self._place:
+        with working_on(self._place):
             return self._assemble(
                 self._data[array_module(self._data).asarray(rows)], lod, self._place
             )
@@ -403,7 +403,7 @@ class LoDTensor(Ragged):
                 "LoDTensor.merge.parts must have one dtype and item shape, "
                 f"got {', '.join(f'{dtype} {shape}' for dtype, shape in sorted(kinds))}"
             )
-        with place:
+        with working_on(place):
             return cls._assemble(array_module(arrays[0]).concatenate(arrays), lod, place)
 
 

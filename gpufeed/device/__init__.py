@@ -33,6 +33,7 @@ __all__ = [
     "transfer",
     "virtual_devices",
     "virtual_stream",
+    "working_on",
 ]
 
 
@@ -154,11 +155,19 @@ def _pinned(array: np.ndarray[Any, Any]) -> Array:
     return pinned
 
 
-def _make_current(place: Place) -> AbstractContextManager[object]:
+def working_on(place: Place) -> AbstractContextManager[object]:
+    """Return the context for computing with arrays of ``place``, in the order of its stream.
+
+    CuPy enqueues such work; NumPy does it at once, so on a virtual device it has to wait for the
+    current stream first.
+    """
     if isinstance(place, CUDAPlace) and place.device_id < num_virtual_devices():
-        # NumPy works at once and not in stream order: whatever is done here comes after the stream.
         VirtualBackend(place).wait()
-    elif isinstance(place, CUDAPlace) and not num_virtual_devices():
+    return place
+
+
+def _make_current(place: Place) -> AbstractContextManager[object]:
+    if isinstance(place, CUDAPlace) and not num_virtual_devices():
         backend_for(place)
         from gpufeed.device import cuda
 
