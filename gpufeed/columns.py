@@ -276,7 +276,8 @@ def _concatenate_cast(arrays: list[Array], out: Array) -> None:
     """Concatenate into another dtype, if every value can be kept."""
     dtypes = {block.dtype for block in arrays}
     if all(strict.is_exact(dtype, out.dtype) for dtype in dtypes):
-        with np.errstate(over="raise"):  # a finite value that becomes infinite
+        # Only a finite value that becomes infinite is refused, whatever the caller has set.
+        with np.errstate(over="raise", under="ignore"):
             np.concatenate(arrays, out=out, casting="unsafe")
     elif all(strict.may_fit(dtype, out.dtype) for dtype in dtypes):
         whole = np.concatenate(arrays)
@@ -324,7 +325,7 @@ def _singles(blocks: Rows) -> Array:
 
 
 def _halves(blocks: Rows) -> Array:
-    with np.errstate(over="raise"):
+    with np.errstate(over="raise", under="ignore"):
         return _packed("d", blocks).astype(np.float16)
 
 

@@ -220,7 +220,7 @@ def convert(found: Array, dtype: DType, where: str) -> Array:
             f"{where}: expected {dtype} values, got {found.dtype} {found.flat[0]!s:.40}"
         )
     if is_exact(found.dtype, dtype):
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", under="ignore"):
             converted = found.astype(dtype)
         if dtype.kind == "f":
             _require_finite(found, converted, where)

@@ -100,6 +100,12 @@ class TestDense:
                 np.testing.assert_array_equal(data, array(values).astype(dtype))
                 assert np.signbit(data[3])
 
+    def test_what_the_caller_makes_of_underflow_is_not_asked(self):
+        for dtype in ("float16", "float32"):
+            for form in ([1e-300], (1e-300,), array([1e-300]), array([1e-300], object)):
+                with np.errstate(all="raise"):
+                    check(feed_column([form, [1]], [1], dtype), [0, 1])
+
 
 class TestSequences:
     @pytest.mark.parametrize(
