@@ -259,13 +259,15 @@ def _require_lengths(rows: Rows, length: int) -> None:
 
 def _arrays(blocks: Rows) -> list[Array]:
     """Return other libraries' arrays as NumPy's, of as many rows as they were counted to have."""
-    arrays = [np.asarray(block) for block in blocks]
+    arrays = [np.asanyarray(block) for block in blocks]  # "any" keeps masks, to be refused
     if list(map(len, arrays)) != list(map(len, blocks)):  # a LoDTensor counts its sequences
         raise ValueError("another length")
     return arrays
 
 
 def _concatenate(blocks: Rows, out: Array) -> None:
+    if strict.has_masked(blocks):
+        raise TypeError("a masked array")
     try:
         np.concatenate(blocks, out=out, casting="no")
     except TypeError:

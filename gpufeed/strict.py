@@ -4,12 +4,13 @@ Rules (API "Feeding"): any integer or bool becomes a float, a bool becomes an in
 becomes a narrower float unless a finite value would become infinite, an integer becomes another
 integer if it is in range. A float never becomes an integer, nothing but a bool becomes a bool, and
 text, None and objects become nothing at all. Text, sets and mappings are no sequences, although
-Python can count and iterate them.
+Python can count and iterate them. Masked arrays are refused, as a feed has no place for the mask.
 """
 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator, Mapping, Sequence, Set
 from decimal import Decimal
 from numbers import Real
@@ -24,6 +25,7 @@ __all__ = [
     "batch_size",
     "dense_rows",
     "explain",
+    "has_masked",
     "in_range",
     "is_exact",
     "matches",
@@ -85,6 +87,22 @@ def require_sequences(blocks: Sequence[Any]) -> None:
     """
     if any(issubclass(kind, NO_SEQUENCES) for kind in set(map(type, blocks))):
         raise TypeError("text, a set or a mapping where a sequence is expected")
+
+
+def has_masked(values: Sequence[Any]) -> bool:
+    """Return whether there is a masked array among ``values``, or in a list among them.
+
+    >>> has_masked([1, [np.ma.array([2, 3], mask=[0, 1])]])
+    True
+    """
+    if "numpy.ma" not in sys.modules:  # Nobody can have made one; spares the look at every type.
+        return False
+    kinds = set(map(type, values))
+    if any(issubclass(kind, np.ma.MaskedArray) for kind in kinds):
+        return True
+    return any(issubclass(kind, (list, tuple)) for kind in kinds) and any(
+        has_masked(value) for value in values if isinstance(value, (list, tuple))
+    )
 
 
 def batch_size(variable: Variable, got: int) -> FieldError:
@@ -155,6 +173,10 @@ def _kind(value: Any) -> str:
 
 
 def _as_array(value: Any, dtype: DType, where: str) -> Array:
+    if has_masked([value]):
+        raise FieldError(
+            f"{where}: expected {dtype} values, got a masked array (give its .filled() values)"
+        )
     try:
         found = np.asarray(value)
         if found.dtype.kind in ("US" if dtype.kind == "f" else "fUS"):

@@ -11,6 +11,7 @@ import pytest
 from support.columns import feed_column, make_feeder
 
 from gpufeed.errors import FieldError
+from gpufeed.tensor import LoDTensor
 
 array = np.array
 nan, inf = float("nan"), float("inf")
@@ -142,6 +143,28 @@ class TestValues:
             refused("0: .* got str bad", [[10, 20, "bad"]], [3], dtype)
             refused("0: .* got bytes b'bad'", [[10, 20, b"bad"]], [3], dtype)
             refused("0: .* got str bad", [[10, 20, "bad"]], [1], dtype, 1)
+
+    def test_a_mask_is_not_dropped(self):
+        masked = np.ma.array([1.0, 9e9], mask=[0, 1])
+        said = "1: expected float32 values, got a masked array"
+        for good in ([1, 2], array([1, 2], "f4"), array([1, 2], "f8")):
+            for dtype in ("f4", "f8"):
+                refused(said, [good, masked.astype(dtype), good], [2])
+                refused(said, [good, masked.astype(dtype), good], [1], "float32", 1)
+                refused(said, [[good], [masked.astype(dtype)]], [2], "float32", 1)
+                refused(said, [[good], [masked.astype(dtype)]], [1], "float32", 2)
+        refused(said, [LoDTensor([1.0], [[0, 1]]), masked], [1], "float32", 1)
+
+    def test_a_mask_is_not_dropped_from_sparse_rows(self):
+        indices, values = array([1, 2]), array([1, 2], "f4")
+        for row in (
+            (np.ma.array(indices, mask=[0, 1]), values),
+            (indices, np.ma.array(values, mask=[0, 1])),
+        ):
+            rows = [(indices, values), row]
+            refused("1, .* got a masked array", rows, [5], layout="sparse_float")
+        rows = [indices, np.ma.array(indices, mask=[0, 1])]
+        refused("1, .* got a masked array", rows, [5], layout="sparse_binary")
 
     @pytest.mark.parametrize("source", ["bool", "i1", "u1", ">i2", "u4", "i8", "u8"])
     def test_integers_and_bools_become_floats(self, source):
