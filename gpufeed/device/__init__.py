@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
 from typing import Any
@@ -57,7 +58,7 @@ def _broken_cupy() -> str:
     return ""
 
 
-def cuda_places(ids: list[int] | None = None) -> list[Place]:
+def cuda_places(ids: Iterable[int] | None = None) -> list[Place]:
     """Return a place for every CUDA (or virtual) device, or for those in ``ids``.
 
     >>> with virtual_devices(2):
@@ -65,10 +66,12 @@ def cuda_places(ids: list[int] | None = None) -> list[Place]:
     [CUDAPlace(device_id=0), CUDAPlace(device_id=1)]
 
     Raises:
-        PlaceError: There is no such device, or none at all.
+        PlaceError: There is no such device, or none at all, or ``ids`` is no list.
     """
     if ids is None:
         ids = list(range(num_virtual_devices() or num_cuda_devices())) or [0]
+    elif not isinstance(ids, Iterable):
+        raise PlaceError(f"cuda_places.ids must be a list of device numbers, got {ids!r}")
     places: list[Place] = [CUDAPlace(number) for number in ids]
     for place in places:
         backend_for(place)

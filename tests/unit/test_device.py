@@ -40,6 +40,11 @@ class TestPlaces:
         with virtual_devices(1):
             assert cuda_places([]) == []
 
+    @pytest.mark.parametrize("ids", [2, CUDAPlace(0)])
+    def test_a_number_is_no_list_of_them(self, ids):
+        with virtual_devices(3), pytest.raises(PlaceError, match="ids must be a list of device"):
+            cuda_places(ids)
+
     def test_one_that_is_not_there(self):
         with virtual_devices(2), pytest.raises(PlaceError, match=r"CUDAPlace\(2\).* 2 virtual"):
             cuda_places([0, 2])
