@@ -29,7 +29,8 @@ class FieldMap:
             takes them by position, all of them.
 
     Raises:
-        FieldError: ``feeding`` does not name exactly these fields, or a column is not a number.
+        FieldError: ``feeding`` is no mapping, does not name exactly these fields, or a
+            column is not a number.
     """
 
     def __init__(self, names: Sequence[str], feeding: Mapping[str, int] | None = None) -> None:
@@ -37,6 +38,8 @@ class FieldMap:
         self._order: list[int] | None = None
         if feeding is None:
             return
+        if not isinstance(feeding, Mapping):
+            raise FieldError(f"DataFeeder.feeding must map names to columns, got {feeding!r}")
         if set(feeding) != set(names):
             raise FieldError(
                 f"DataFeeder.feeding must name {sorted(names)}, got {sorted(map(str, feeding))}"

@@ -80,6 +80,8 @@ def test_feeding_leaves_mappings_alone():
 @pytest.mark.parametrize(
     ("feeding", "message"),
     [
+        (["a", "b"], r"must map names to columns, got \['a', 'b'\]"),
+        (1, "must map names to columns, got 1"),
         ({"a": 0}, r"must name \['a', 'b'\], got \['a'\]"),
         ({"a": 0, "b": 1, "c": 2}, r"must name .* got \['a', 'b', 'c'\]"),
         ({"a": 0, 1: 1}, r"must name .* got \['1', 'a'\]"),
