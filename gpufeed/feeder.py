@@ -51,8 +51,8 @@ class DataFeeder:
         places: Where feeds go.
 
     Raises:
-        FieldError: (a ValueError) A name is not in the program, a Variable is of another one, or
-            two have the same name.
+        FieldError: (a ValueError) ``feed_list`` is no list, a name is not in the program, a
+            Variable is of another one, or two have the same name.
         TypeError: ``feed_list`` holds something else.
         PlaceError: A place is not there.
 
@@ -279,11 +279,16 @@ def _as_places(place: PlaceLike | Sequence[PlaceLike]) -> list[Place]:
     return places
 
 
-def _listed(place: PlaceLike | Sequence[PlaceLike]) -> Sequence[PlaceLike]:
-    return [place] if isinstance(place, (Place, str)) else place
+def _listed(place: PlaceLike | Iterable[PlaceLike]) -> Iterable[PlaceLike]:
+    # What is no place at all is one that `as_place` refuses.
+    return place if isinstance(place, Iterable) and not isinstance(place, str) else [place]
 
 
 def _find_variables(feed_list: Sequence[Variable | str], program: Program) -> list[Variable]:
+    if isinstance(feed_list, str) or not isinstance(feed_list, Iterable):
+        raise FieldError(
+            f"DataFeeder.feed_list must be a list of Variables or names, got {feed_list!r}"
+        )
     block = program.global_block()
     variables = []
     for each in feed_list:

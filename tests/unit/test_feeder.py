@@ -60,12 +60,23 @@ class TestConstruction:
         with pytest.raises(TypeError, match="Feed list should contain a list of variable"):
             DataFeeder([other], "cpu", Program())
 
+    def test_one_field_is_a_list_of_one(self):
+        with program_guard(Program()):
+            for feed_list in (data(**LABEL), "label", None):
+                with pytest.raises(FieldError, match="feed_list must be a list of Variables or"):
+                    DataFeeder(feed_list, "cpu")
+
     def test_each_field_is_named_once(self):
         with program_guard(Program()):
             label = data(**LABEL)
             for feed_list in ([], [label, "label"]):
                 with pytest.raises(FieldError, match="must name each field once"):
                     DataFeeder(feed_list, "cpu")
+
+    @pytest.mark.parametrize("place", [None, 0, object(), [None], ["cpu", 0]])
+    def test_a_place_is_one_or_a_list_of_them(self, place):
+        with pytest.raises(PlaceError, match="place must be"):
+            make_feeder(X, place=place)
 
     def test_a_place_must_be_there(self):
         with pytest.raises(PlaceError, match="at least one place"):
