@@ -12,7 +12,7 @@ copy to a device.
 
 Command: ``python benchmarks collate``
 
-Last result: see README, "Measured".
+Last result: see README, "What it costs".
 """
 
 from __future__ import annotations

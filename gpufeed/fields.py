@@ -14,6 +14,8 @@ from gpufeed.errors import FieldError
 
 __all__ = ["FieldMap"]
 
+_ROWS = {tuple, list}
+
 
 class FieldMap:
     """Turns a batch of samples into columns, one a field.
@@ -60,7 +62,7 @@ class FieldMap:
         if not samples:
             return [()] * len(self._names)
         kinds = set(map(type, samples))
-        if all(issubclass(kind, (tuple, list)) for kind in kinds):
+        if kinds <= _ROWS or all(issubclass(kind, (tuple, list)) for kind in kinds):
             return self._from_rows(samples)
         if isinstance(samples[0], (tuple, list)):
             return self._row_by_row(samples)
