@@ -118,13 +118,14 @@ class FieldMap:
     def _named(samples: Sequence[Any], name: str) -> list[Any]:
         try:
             return [sample[name] for sample in samples]
-        except KeyError:
-            pass
-        for number, sample in enumerate(samples):
-            if name not in sample:
-                got = ", ".join(map(str, sample)) or "none"
-                raise FieldError(f"sample {number}: expected a field {name!r}, got {got}")
-        raise FieldError(f"field {name!r}: a sample's mapping does not answer for its own key")
+        except KeyError as error:
+            number = next((n for n, sample in enumerate(samples) if name not in sample), None)
+            if number is None:
+                raise FieldError(
+                    f"field {name!r}: a sample's mapping does not answer for its own key"
+                ) from error
+            got = ", ".join(map(str, samples[number])) or "none"
+            raise FieldError(f"sample {number}: expected a field {name!r}, got {got}") from error
 
 
 def _of_another_kind(samples: Sequence[Any]) -> FieldError:

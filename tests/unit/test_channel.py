@@ -224,11 +224,12 @@ def test_a_wait_with_a_timeout_ends_with_reader_timeout():
 
 
 def test_a_timeout_longer_than_the_platform_allows_is_for_ever():
-    channel = Channel()
-    thread = run(lambda: channel.get(timeout_s=threading.TIMEOUT_MAX * 2))
+    channel, got = Channel(), []
+    thread = run(lambda: got.append(channel.get(timeout_s=threading.TIMEOUT_MAX * 2)))
     wait_for_consumer(channel)
     channel.put(1)
     join(thread)
+    assert got == [1]
 
 
 def test_drained_items_are_not_kept():

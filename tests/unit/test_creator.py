@@ -240,4 +240,6 @@ def test_states_know_options_by_name_and_not_by_address(folder: Path) -> None:
 def test_states_take_every_spelling_of_a_dtype(folder: Path, dtypes: Any, same: Any) -> None:
     state = creator.csv(folder / "a.csv", dtypes=dtypes).state_dict()
 
-    creator.csv(folder / "a.csv", dtypes=same).load_state_dict(state)
+    again = creator.csv(folder / "a.csv", dtypes=same)
+    again.load_state_dict(state)
+    assert again.state_dict() == state

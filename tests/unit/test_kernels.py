@@ -75,11 +75,14 @@ def test_convert_rounds_in_the_dtype_of_out():
 def test_nothing_is_a_legal_size(shape):
     rows = shape[0]
     offsets, none = np.zeros(rows + 1, "int64"), np.zeros(0, "int64")
-    kernels.densify_rows(offsets, none, None, zeros(shape))
-    kernels.densify_rows(offsets, none, zeros(0), zeros(shape))
-    kernels.pad_rows(zeros(0), offsets, 0, zeros(shape))
-    kernels.unpad_rows(zeros(shape), offsets, zeros(0))
-    kernels.convert_values(zeros(shape), 2.0, None, zeros(shape))
+    around = zeros(12)  # memory on both sides of the empty output
+    out = around[4:4].reshape(shape)
+    kernels.densify_rows(offsets, none, None, out)
+    kernels.densify_rows(offsets, none, zeros(0), out)
+    kernels.pad_rows(zeros(0), offsets, 1, out)
+    kernels.unpad_rows(zeros(shape), offsets, around[4:4])
+    kernels.convert_values(zeros(shape), 2.0, 1.0, out)
+    assert not around.any()
 
 
 READ_ONLY = zeros((3, 4))

@@ -104,5 +104,5 @@ def test_entering_places_makes_them_current_and_nests(monkeypatch):
 
 
 def test_entering_the_host_changes_nothing():
-    with CPUPlace(), CUDAPinnedPlace():
-        pass
+    with CPUPlace() as host, CUDAPinnedPlace() as pinned:
+        assert (host, pinned) == (CPUPlace(), CUDAPinnedPlace())

@@ -223,7 +223,8 @@ class TestBytesAhead:
         producer = threading.Thread(target=budget.reserve, args=(60,))
         producer.start()
         budget.close()
-        producer.join()
+        producer.join(30)
+        assert not producer.is_alive()
 
     def test_works_without_prefetch(self):
         reader = make_feeder("cpu").decorate_reader(make_reader(5), prefetch=0, max_bytes_ahead=1)
