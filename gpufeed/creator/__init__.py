@@ -1,0 +1,13 @@
+"""Reader creators: functions that make a reader of an array or of files.
+
+Making a reader opens nothing; iterating it does. So a missing file is found then, and every pass
+reads afresh.
+"""
+
+from __future__ import annotations
+
+from gpufeed.creator.arrays import idx, np_array
+from gpufeed.creator.files import open  # noqa: A004 - the public name
+from gpufeed.creator.text import csv, svmlight, text_file
+
+__all__ = ["csv", "idx", "np_array", "open", "svmlight", "text_file"]

@@ -1,0 +1,96 @@
+"""Creators over arrays: in memory, and in files of one array each."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpufeed.errors import FieldError, FormatError
+from gpufeed.formats import PathLike, Source
+from gpufeed.formats.idx import IdxFile
+from gpufeed.reader.base import Reader
+
+__all__ = ["idx", "np_array"]
+
+
+def np_array(x: npt.ArrayLike) -> Reader[Any]:
+    """Read an array along its first axis: views of its rows, NumPy scalars where it has one axis.
+
+    >>> list(np_array([3, 1, 2])())
+    [np.int64(3), np.int64(1), np.int64(2)]
+
+    Args:
+        x: Array of one dimension or more, or what NumPy makes one of.
+
+    Raises:
+        FieldError: ``x`` has no dimension.
+
+    Source: ``paddle.reader.creator.np_array``.
+    """
+    array = np.asarray(x)
+    if array.ndim == 0:
+        raise FieldError(f"np_array.x must have a first axis to read along, got {array!r}")
+    return _ArrayReader(array)
+
+
+def idx(*paths: PathLike) -> Reader[Any]:
+    r"""Read the items of an IDX file; of several files side by side, tuples of items.
+
+    Items are arrays in the machine's byte order, NumPy scalars if the file holds a vector:
+    ``idx(images, labels)`` gives ``(image, label)``.
+
+    >>> from tempfile import NamedTemporaryFile
+    >>> with NamedTemporaryFile(suffix=".idx") as file:
+    ...     size = file.write(b"\0\0\x08\x01" b"\0\0\0\x02" b"\x07\x09")
+    ...     file.flush()
+    ...     list(idx(file.name))
+    [np.uint8(7), np.uint8(9)]
+
+    Args:
+        paths: Files with equal numbers of items; ``.gz .bz2 .xz`` are decompressed.
+
+    Raises:
+        FieldError: No path.
+        FormatError: When iterated: a file is missing, empty or damaged, or the files
+            hold different numbers of items.
+    """
+    if not paths:
+        raise FieldError("idx.paths must be one file or more, got none")
+    return _IdxReader([IdxFile(Source(os.fspath(path))) for path in paths])
+
+
+class _ArrayReader(Reader[Any]):
+    def __init__(self, array: npt.NDArray[Any]) -> None:
+        super().__init__("np_array", shape=array.shape, dtype=array.dtype.name)
+        self._array = array
+
+    def open(self, epoch: int, skip: int) -> Iterator[Any]:
+        return iter(self._array[skip:])
+
+
+class _IdxReader(Reader[Any]):
+    """Items of one IDX file, or tuples of the items of several."""
+
+    def __init__(self, files: Sequence[IdxFile]) -> None:
+        super().__init__("idx", paths=list(map(str, files)))
+        self._files = files
+
+    def open(self, epoch: int, skip: int) -> Iterator[Any]:
+        if len(self._files) == 1:
+            yield from self._files[0].tail(skip)
+            return
+        counts = [file.count() for file in self._files]
+        if len(set(counts)) > 1:
+            held = ", ".join(
+                f"{file}: {count}" for file, count in zip(self._files, counts, strict=True)
+            )
+            raise FormatError(f"idx.paths must hold equally many items, got {held}")
+        with ExitStack() as stack:
+            tails = [stack.enter_context(closing(file.tail(skip))) for file in self._files]
+            # Strict, so that each file is read to its end and its end is checked.
+            yield from zip(*tails, strict=True)

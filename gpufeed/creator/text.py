@@ -1,0 +1,103 @@
+"""Creators over files of text: lines, CSV, svmlight."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gpufeed.creator.files import FilesReader, Paths, each_file
+from gpufeed.formats.csv import Column, Dtypes, check_csv, read_csv
+from gpufeed.formats.svmlight import check_svmlight, read_svmlight
+from gpufeed.formats.text import read_text
+from gpufeed.reader.base import Reader
+
+__all__ = ["csv", "svmlight", "text_file"]
+
+
+def text_file(path: Paths) -> Reader[Any]:
+    r"""Read lines of UTF-8 text, without their line endings; a last line needs none.
+
+    >>> from tempfile import NamedTemporaryFile
+    >>> with NamedTemporaryFile("w", suffix=".txt") as file:
+    ...     print("one", "two", sep="\n", file=file, flush=True)
+    ...     list(text_file(file.name))
+    ['one', 'two']
+
+    Args:
+        path: A file, a glob pattern, or a list of both; ``.gz .bz2 .xz`` are decompressed.
+
+    Raises:
+        FormatError: When iterated: a file is missing, empty, or not UTF-8.
+
+    Source: ``paddle.reader.creator.text_file``.
+    """
+    return FilesReader("text_file", each_file(path, read_text), {})
+
+
+def csv(
+    path: Paths,
+    columns: Sequence[Column] | None = None,
+    dtypes: Dtypes | None = None,
+    *,
+    header: bool = True,
+    delimiter: str = ",",
+) -> Reader[Any]:
+    r"""Read the rows of CSV files as tuples.
+
+    >>> from tempfile import NamedTemporaryFile
+    >>> with NamedTemporaryFile("w", suffix=".csv") as file:
+    ...     print("name,age", "Ada,36", sep="\n", file=file, flush=True)
+    ...     list(csv(file.name, ["age", "name"], {"age": "int64"}))
+    [(36, 'Ada')]
+
+    Args:
+        path: A file, a glob pattern, or a list of both; ``.gz .bz2 .xz`` are decompressed.
+        columns: Names (with a header) or positions from 0, in the order wanted; None takes all.
+        dtypes: One for all columns, or a mapping from column to dtype; the rest stays text.
+        header: Whether the first row names the columns.
+        delimiter: One character.
+
+    Raises:
+        FieldError: ``delimiter`` is not one character, or a dtype is none that text converts to.
+        FormatError: When iterated: a file is missing, empty or damaged, a column is not there, a
+            field does not convert to its dtype.
+    """
+    check_csv(columns, dtypes, header=header, delimiter=delimiter)
+    options = {"columns": columns, "dtypes": dtypes, "header": header, "delimiter": delimiter}
+    return FilesReader("csv", each_file(path, read_csv), options)
+
+
+def svmlight(
+    path: Paths,
+    dim: int | None = None,
+    *,
+    binary: bool = False,
+    zero_based: bool = False,
+    query_id: bool = False,
+) -> Reader[Any]:
+    r"""Read svmlight (libsvm) files: sparse rows with a label.
+
+    A sample is ``((indices, values), label)``, or ``(indices, label)`` if ``binary``: what a
+    variable of layout ``"sparse_float"`` or ``"sparse_binary"`` takes. Indices are int64 from 0,
+    values float32; a label is an int where it is written as one, else a float.
+
+    >>> from tempfile import NamedTemporaryFile
+    >>> with NamedTemporaryFile("w", suffix=".svm") as file:
+    ...     print("1 2:0.5 7:1", "-1 3:2", sep="\n", file=file, flush=True)
+    ...     [(indices.tolist(), label) for (indices, _), label in svmlight(file.name)]
+    [([1, 6], 1), ([2], -1)]
+
+    Args:
+        path: A file, a glob pattern, or a list of both; ``.gz .bz2 .xz`` are decompressed.
+        dim: Number of features; None leaves indices unbounded.
+        binary: Whether all values are 1 and left out.
+        zero_based: Whether the file counts features from 0, not 1.
+        query_id: Whether samples end in the number after ``qid:``, None where a line has none.
+
+    Raises:
+        FieldError: ``dim`` is not a whole number >= 1.
+        FormatError: When iterated: a file is missing, empty or damaged.
+    """
+    check_svmlight(dim, binary=binary, zero_based=zero_based, query_id=query_id)
+    options = {"dim": dim, "binary": binary, "zero_based": zero_based, "query_id": query_id}
+    return FilesReader("svmlight", each_file(path, read_svmlight), options)
