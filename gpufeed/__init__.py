@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from gpufeed import reader
+from gpufeed.columnar import ColumnarBatch
 from gpufeed.create import LoDTensorArray, create_lod_tensor, create_random_int_lodtensor
 from gpufeed.device import array_module, cuda_places, virtual_devices, virtual_stream
 from gpufeed.errors import (
@@ -54,6 +55,7 @@ __all__ = [
     "CPUPlace",
     "CUDAPinnedPlace",
     "CUDAPlace",
+    "ColumnarBatch",
     "ComposeNotAligned",
     "DataFeeder",
     "EOFException",

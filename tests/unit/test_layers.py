@@ -26,7 +26,7 @@ LAYERS = {
     "kernels": ["kernels"],
     "device": ["device"],
     "data": [
-        *("split", "interop", "ragged", "serialize", "tensor", "sparse", "create"),
+        *("split", "interop", "ragged", "serialize", "tensor", "sparse", "columnar", "create"),
         *("variables", "feed"),
     ],
     "readers": ["reader", "formats", "creator", "dataset"],
