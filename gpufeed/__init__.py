@@ -36,7 +36,7 @@ from gpufeed.places import (
     cpu_places,
     local_place,
 )
-from gpufeed.reader import batch
+from gpufeed.reader import Skip, batch
 from gpufeed.sparse import SparseRows
 from gpufeed.tensor import LoDTensor
 from gpufeed.variables import (
@@ -73,6 +73,7 @@ __all__ = [
     "Program",
     "ReaderError",
     "ReaderTimeout",
+    "Skip",
     "SparseRows",
     "Variable",
     "WorkerDied",

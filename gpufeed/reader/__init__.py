@@ -24,11 +24,13 @@ from gpufeed.reader.decorators import (
 )
 from gpufeed.reader.parallel import buffered, xmap_readers
 from gpufeed.reader.shuffle import shuffle
+from gpufeed.reader.skipping import Skip
 
 __all__ = [
     "ComposeNotAligned",
     "Fake",
     "Reader",
+    "Skip",
     "batch",
     "buffered",
     "cache",

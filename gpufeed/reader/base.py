@@ -25,12 +25,15 @@ from gpufeed.checks import whole_number
 from gpufeed.device.threads import close_iterator
 from gpufeed.errors import ReaderError
 from gpufeed.reader.position import Position, restore_position, save_position
+from gpufeed.reader.skipping import NUM_ORDINALS, Skip, SkipLog, Skipped
 
 __all__ = ["AnyReader", "Reader", "drain", "identity_of", "open_reader", "reading"]
 
 T = TypeVar("T")
 
 AnyReader = Callable[[], Iterable[T]]
+
+_SEEDS = ("seed", "rng")  # the parameters that hold one
 
 # For the passes of every reader: one in each would have to stay behind when a reader is pickled.
 # Reentrant: the garbage collector may run a finalizer that starts a pass while it is held.
@@ -81,6 +84,8 @@ class Reader(ABC, Generic[T]):
         self.parameters: Mapping[str, object] = parameters
         self._position = Position()
         self._is_started = False
+        self._skipped = Skipped()
+        self._skipped_before: Mapping[str, Any] | None = None  # as the loaded state has it
         self._passes: WeakSet[Generator[T, None, None]] = WeakSet()
 
     @abstractmethod
@@ -104,6 +109,9 @@ class Reader(ABC, Generic[T]):
         return self()
 
     def _deliver(self, position: Position) -> Generator[T, None, None]:
+        self._skipped_before = None
+        for stage in self.stages():
+            stage._skipped = Skipped()
         with reading(self, position.epoch, position.delivered) as source:
             # No variable here: it would keep a sample that the consumer has dropped.
             yield from position.count(source)
@@ -118,7 +126,7 @@ class Reader(ABC, Generic[T]):
             ReaderError: A stage does not repeat its order, and which one.
         """
         self._require_repeatable("state_dict")
-        return save_position(self._position, self._seeds(), self.identity())
+        return save_position(self._position, self._seeds(), self.identity(), self.skipped())
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Let the next pass begin where ``state`` was taken.
@@ -131,6 +139,7 @@ class Reader(ABC, Generic[T]):
         owner, seeds = repr(self), self._seeds()
         self._position = restore_position(state, seeds, self.identity(), owner)
         self._is_started = False
+        self._skipped_before = state.get("skipped")
 
     def set_epoch(self, epoch: int) -> None:
         """Let the next pass be number ``epoch``.
@@ -145,6 +154,22 @@ class Reader(ABC, Generic[T]):
         if self._is_started or epoch != self._position.epoch:
             self._position = Position(epoch)
             self._is_started = False
+            self._skipped_before = None
+
+    def skipped(self) -> dict[str, Any]:
+        """Return how many samples the stages of this pipeline skipped in its last pass.
+
+        Samples that are read ahead and not yet delivered are among them.
+
+        Returns:
+            ``{"count": ..., "ordinals": [...]}``, the ordinals of the last 16. An ordinal is the
+            number of a sample among those that the stage that skipped it has read.
+        """
+        if self._skipped_before is not None:
+            return dict(self._skipped_before)
+        logs = [stage._skipped for stage in self.stages()]
+        ordinals = [ordinal for log in reversed(logs) for ordinal in list(log.ordinals)]
+        return {"count": sum(log.count for log in logs), "ordinals": ordinals[-NUM_ORDINALS:]}
 
     def close(self) -> None:
         """End every pass that still runs, with its threads; the reader can be called again.
@@ -186,25 +211,40 @@ class Reader(ABC, Generic[T]):
         are left out: a state carries them, to be compared by value.
         """
         parts = [identity_of(source) for source in self.sources]
-        parts += [f"{key}={value!r}" for key, value in self.parameters.items() if key != "seed"]
+        parts += [f"{key}={value!r}" for key, value in self.parameters.items() if key not in _SEEDS]
         return f"{self.name}({', '.join(parts)})"
 
     def unrepeatable(self) -> str | None:
         """Return why this stage cannot repeat its order, and the remedy; None if it can."""
         return None
 
-    def _stages(self) -> Iterator[Reader[Any]]:
+    def stages(self) -> Iterator[Reader[Any]]:
+        """Yield this reader and every `Reader` below it, those nearest to the consumer first."""
         yield self
         for source in self.sources:
             if isinstance(source, Reader):
-                yield from source._stages()
+                yield from source.stages()
+
+    def ordinals(self, epoch: int) -> tuple[int, int]:
+        """Return ``(first, step)``: sample ``k`` here is number ``first + k * step`` of all ranks'.
+
+        That is ``(0, 1)`` for a pass that no `shard` divides.
+        """
+        for source in self.sources:
+            if isinstance(source, Reader):
+                return source.ordinals(epoch)
+        return 0, 1
+
+    def start_skipping(self, policy: Skip) -> SkipLog:
+        """Return the log of what this stage skips in a pass that `open` begins."""
+        return SkipLog(self.name, policy, self._skipped)
 
     def _seeds(self) -> list[int]:
-        seeds = (stage.parameters.get("seed") for stage in self._stages())
+        seeds = (stage.parameters.get(key) for stage in self.stages() for key in _SEEDS)
         return [seed for seed in seeds if isinstance(seed, int)]
 
     def _require_repeatable(self, method: str) -> None:
-        for stage in self._stages():
+        for stage in self.stages():
             reason = stage.unrepeatable()
             if reason is not None:
                 raise ReaderError(f"{method} of {self!r}: {stage.name} {reason}")

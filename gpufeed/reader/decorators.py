@@ -10,13 +10,15 @@ from __future__ import annotations
 import itertools
 import operator
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any, TypeVar
 
 from gpufeed.checks import whole_number
 from gpufeed.errors import ComposeNotAligned
-from gpufeed.reader.base import AnyReader, Reader, drain, open_reader, reading
+from gpufeed.reader.base import AnyReader, Reader, drain, identity_of, open_reader, reading
+from gpufeed.reader.rng import pass_rng, rng_seed
+from gpufeed.reader.skipping import OnError, Skip, SkipLog, skip_policy
 
 __all__ = [
     "chain",
@@ -24,6 +26,7 @@ __all__ = [
     "compose",
     "filter",
     "firstn",
+    "map_identity",
     "map_readers",
     "repeat",
     "skip",
@@ -34,38 +37,95 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-def map_readers(func: Callable[..., R], *readers: AnyReader[Any]) -> Reader[R]:
+def map_readers(
+    func: Callable[..., R],
+    *readers: AnyReader[Any],
+    on_error: OnError = "raise",
+    rng: bool | int = False,
+) -> Reader[R]:
     """Yield ``func(a, b, ...)`` with one sample of each reader, until the shortest ends.
 
     >>> list(map_readers(lambda a, b: a + b, lambda: [1, 2], lambda: [10, 20]))
     [11, 22]
 
-    Skipping does not call ``func``.
+    Skipping does not call ``func``, unless ``on_error`` lets it leave samples out.
 
     Args:
         func: Takes one argument a reader; a tuple sample is one argument.
         readers: At least one.
+        on_error: What to do when ``func`` raises: ``"raise"``, ``"skip"`` the sample, or `Skip`
+            with limits.
+        rng: Whether ``func`` takes a `numpy.random.Generator` as its last argument, True or a
+            seed. What it draws depends on the seed, the epoch and the number of the sample only;
+            it is reseated for each sample, so ``func`` must not keep it.
 
     Raises:
         TypeError: There is no reader, or something is not callable.
+        FieldError: ``on_error`` or ``rng`` is something else.
     """
     if not readers:
         raise TypeError("map_readers.readers must be at least one reader, got none")
-    return _Map(func, *readers)
+    policy = skip_policy("map_readers.on_error", on_error)
+    return _Map(func, readers, policy, rng_seed("map_readers.rng", rng))
 
 
 class _Map(Reader[R]):
-    def __init__(self, func: Callable[..., R], *readers: AnyReader[Any]) -> None:
-        super().__init__("map_readers", *readers, functions=(func,))
-        self._func = func
+    def __init__(
+        self,
+        func: Callable[..., R],
+        readers: Sequence[AnyReader[Any]],
+        policy: Skip | None,
+        seed: int | None,
+    ) -> None:
+        options = {"on_error": policy, "rng": seed}
+        chosen = {key: value for key, value in options.items() if value is not None}
+        super().__init__("map_readers", *readers, functions=(func,), **chosen)
+        self._func, self._policy, self._seed = func, policy, seed
 
     def open(self, epoch: int, skip: int) -> Iterator[R]:
-        func = self._func
+        begin = skip if self._policy is None else 0
         with ExitStack() as stack:
-            rows = zip(*_open_all(stack, self.sources, epoch, skip), strict=False)
-            # Not `map`: a StopIteration out of `func` would end it as if the data had ended.
-            for row in rows:
-                yield func(*row)
+            rows: Iterator[tuple[Any, ...]]
+            rows = zip(*_open_all(stack, self.sources, epoch, begin), strict=False)
+            if self._seed is not None:
+                at = pass_rng(self, self._seed, epoch).generators()
+                rows = ((*row, at(number)) for number, row in enumerate(rows, begin))
+            if self._policy is None:
+                yield from _map_all(self._func, rows)
+            else:
+                mapped = _map_or_skip(self._func, rows, self.start_skipping(self._policy))
+                drain(mapped, skip)
+                yield from mapped
+
+    def identity(self) -> str:
+        return map_identity(self.sources, self._policy)
+
+
+def map_identity(sources: Iterable[AnyReader[Any]], policy: Skip | None) -> str:
+    """Return the identity of every stage that maps, however it is done."""
+    parts = [identity_of(source) for source in sources]
+    # Limits decide whether a pass fails, not what it yields.
+    parts += [] if policy is None else ["on_error='skip'"]
+    return f"map_readers({', '.join(parts)})"
+
+
+def _map_all(func: Callable[..., R], rows: Iterator[tuple[Any, ...]]) -> Iterator[R]:
+    # Not `starmap`: a StopIteration out of `func` would end it as if the data had ended.
+    for row in rows:
+        yield func(*row)
+
+
+def _map_or_skip(
+    func: Callable[..., R], rows: Iterator[tuple[Any, ...]], log: SkipLog
+) -> Iterator[R]:
+    for ordinal, row in enumerate(rows):
+        try:
+            mapped = func(*row)
+        except Exception as error:  # noqa: BLE001 - recorded, or raised again
+            log.skip(ordinal, error)
+        else:
+            yield mapped
+            del mapped  # while the next one is made, this one is the consumer's alone
 
 
 def compose(*readers: AnyReader[Any], check_alignment: bool = True) -> Reader[tuple[Any, ...]]:
@@ -230,7 +290,7 @@ class _TakeWhile(Reader[T]):
 
 
 def _while(predicate: Callable[[T], object], source: Iterator[T]) -> Iterator[T]:
-    # Not `itertools.takewhile`: see `_Map`.
+    # Not `itertools.takewhile`: see `_map_all`.
     for sample in source:
         if not predicate(sample):
             return

@@ -66,16 +66,20 @@ def fingerprint(identity: str) -> str:
     return blake2b(identity.encode(), digest_size=8).hexdigest()
 
 
-def save_position(position: Position, seeds: Sequence[int], identity: str) -> dict[str, Any]:
+def save_position(
+    position: Position, seeds: Sequence[int], identity: str, skipped: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return ``position`` as a state: a dict of JSON values, under 1 KB.
 
-    >>> save_position(Position(epoch=2, delivered=640), [7], "reader")["delivered"]
+    >>> state = save_position(Position(epoch=2, delivered=640), [7], "reader", {"count": 0})
+    >>> state["delivered"]
     640
 
     Args:
         position: What to save.
         seeds: Of the pipeline's stages, outermost first.
         identity: Text that is equal for pipelines that yield the same samples in the same order.
+        skipped: What was left out on the way, as `Reader.skipped` tells it.
     """
     return {
         "version": VERSION,
@@ -83,7 +87,7 @@ def save_position(position: Position, seeds: Sequence[int], identity: str) -> di
         "delivered": position.delivered,
         "seed": _as_json(seeds),
         "world_size": 1,
-        "skipped": {"count": 0, "ordinals": []},
+        "skipped": dict(skipped),
         "fingerprint": fingerprint(identity),
     }
 
