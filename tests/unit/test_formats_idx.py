@@ -10,7 +10,8 @@ import pytest
 
 from gpufeed.errors import FormatError
 from gpufeed.formats import Seekable, Source
-from gpufeed.formats.idx import CHUNK_NBYTES, IdxFile
+from gpufeed.formats.idx import IdxFile
+from gpufeed.formats.items import CHUNK_NBYTES
 
 CODES = {"u1": 0x08, "i1": 0x09, "i2": 0x0B, "i4": 0x0C, "f4": 0x0D, "f8": 0x0E}
 
