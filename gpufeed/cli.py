@@ -21,8 +21,10 @@ _EXTRAS = {
     "awkward": "awkward",
     "cuda13": "cupy",
     "jax": "jax",
+    "remote": "fsspec",
     "scipy": "scipy",
     "torch": "torch",
+    "zstd": "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd",
 }
 
 
@@ -89,6 +91,13 @@ def _info() -> None:
             print(f"{package} {importlib.metadata.version(package)}")
     print(f"CUDA devices: {num_cuda_devices()}")
     print(f"virtual devices: {num_virtual_devices()}")
-    missing = [extra for extra, module in _EXTRAS.items() if not importlib.util.find_spec(module)]
-    for extra in missing:
-        print(f"not installed: pip install 'gpufeed[{extra}]'")
+    for extra, module in _EXTRAS.items():
+        if not _is_installed(module):
+            print(f"not installed: pip install 'gpufeed[{extra}]'")
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # of the package that the module is in
+        return False

@@ -108,7 +108,7 @@ def import_extra(module: str, extra: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        if error.name != module.partition(".")[0]:
+        if not f"{module}.".startswith(f"{error.name}."):
             raise
         raise MissingExtra(
             f"{error.name} is not installed: pip install 'gpufeed[{extra}]'"

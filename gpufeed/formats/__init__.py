@@ -16,6 +16,8 @@ from typing import Any, Protocol, runtime_checkable
 from gpufeed.errors import FieldError, FormatError
 from gpufeed.formats.csv import check_csv, read_csv
 from gpufeed.formats.idx import IdxFile
+from gpufeed.formats.jsonl import check_jsonl, read_jsonl
+from gpufeed.formats.npy import check_npy, read_npy
 from gpufeed.formats.source import PathLike, Source, locate
 from gpufeed.formats.svmlight import check_svmlight, read_svmlight
 from gpufeed.formats.text import read_text
@@ -101,7 +103,8 @@ def resolve(spec: str) -> tuple[Format, str]:
     Raises:
         FormatError: No such format.
     """
-    tagged = re.match(f"({_TAG}):", spec)
+    # A colon before "//" ends a URL's scheme, one before another colon a link of a chained URL.
+    tagged = re.match(f"({_TAG}):(?!//|:)", spec)
     if tagged:
         path = spec[tagged.end() :]
         if tagged[1] in _formats:
@@ -121,6 +124,8 @@ _TAG = "[a-z][a-z0-9_]+"
 
 register("text", read_text, endings=[".txt"])
 register("csv", read_csv, endings=[".csv"], check=check_csv)
+register("jsonl", read_jsonl, endings=[".jsonl", ".ndjson"], check=check_jsonl)
+register("npy", read_npy, endings=[".npy", ".npz"], check=check_npy)
 # MNIST's files have no suffix: train-images-idx3-ubyte.
 register("idx", IdxFile, endings=[".idx", "idx1-ubyte", "idx2-ubyte", "idx3-ubyte", "idx4-ubyte"])
 register("svmlight", read_svmlight, endings=[".svm", ".svmlight", ".libsvm"], check=check_svmlight)

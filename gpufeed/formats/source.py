@@ -1,4 +1,4 @@
-"""Sources: the bytes of one file, decompressed by its suffix.
+"""Sources: the bytes of one file, here or behind a URL, decompressed by its suffix.
 
 A source is a description; `Source.open` opens it. Nothing reads ahead of its caller by more than a
 buffer, so memory follows the bytes that a file really holds, never what its header promises.
@@ -6,30 +6,25 @@ buffer, so memory follows the bytes that a file really holds, never what its hea
 
 from __future__ import annotations
 
-import bz2
 import glob
-import gzip
 import io
-import lzma
 import os
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import BinaryIO
+from urllib.parse import urlsplit
 
+from gpufeed.compression import COMPRESSIONS, damage_of, decompressed
 from gpufeed.errors import FormatError, MissingFile
+from gpufeed.formats.remote import is_url, match_urls, open_url
 
-__all__ = ["SUFFIXES", "PathLike", "Source", "locate"]
+__all__ = ["PIECE_NBYTES", "SUFFIXES", "PathLike", "Source", "locate", "read_up_to"]
 
 PathLike = str | os.PathLike[str]
 
-_DECOMPRESSORS: dict[str, Callable[[BinaryIO], gzip.GzipFile | bz2.BZ2File | lzma.LZMAFile]] = {
-    ".gz": lambda file: gzip.GzipFile(fileobj=file, mode="rb"),
-    ".bz2": bz2.BZ2File,
-    ".xz": lzma.LZMAFile,
-}
-SUFFIXES = tuple(_DECOMPRESSORS)  # of compressed files
+SUFFIXES = tuple(COMPRESSIONS)  # of compressed files
+
+PIECE_NBYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -40,21 +35,27 @@ class Source:
     'data/train.csv'
 
     Attributes:
-        path: Of the file; a suffix ``.gz``, ``.bz2`` or ``.xz`` says how it is compressed.
+        path: Of the file, or its URL; a suffix ``.gz``, ``.bz2``, ``.xz`` or ``.zst`` says how it
+            is compressed.
     """
 
     path: str
 
     @property
+    def is_local(self) -> bool:
+        """Whether the path is one of the operating system's, and no URL."""
+        return not is_url(self.path)
+
+    @property
     def compression(self) -> str:
         """The compression suffix of the path, or ``""``."""
-        suffix = os.path.splitext(self.path)[1].lower()
-        return suffix if suffix in _DECOMPRESSORS else ""
+        suffix = os.path.splitext(self._name)[1].lower()
+        return suffix if suffix in COMPRESSIONS else ""
 
     @property
     def stem(self) -> str:
-        """The path without its compression suffix."""
-        return self.path[: len(self.path) - len(self.compression)]
+        """The path without its compression suffix, a web address also without its query."""
+        return self._name[: len(self._name) - len(self.compression)]
 
     @contextmanager
     def open(self) -> Iterator[io.BufferedReader]:
@@ -64,17 +65,42 @@ class Source:
             MissingFile: There is no such file.
             FormatError: It cannot be opened, is empty, or its compressed data is damaged; the last
                 also out of the ``with`` block, wherever the damage is met.
+            MissingExtra: What the URL or the compression needs is not installed.
         """
+        damage = damage_of(COMPRESSIONS.get(self.compression, ""))
         with self._raw() as raw, self._decompressed(raw) as stream:
             try:
                 if not stream.peek(1):
                     raise FormatError(f"{self.path}: expected data, got an empty file")
                 yield stream
-            except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+            except damage as error:
+                if isinstance(error, FormatError):
+                    raise
                 position = "" if raw.closed else f" near byte {raw.tell()}"
                 raise FormatError(f"{self.path}{position}: cannot be read: {error}") from error
 
+    def measure(self, stream: io.BufferedReader) -> int | None:
+        """Return how many bytes ``stream``, which `open` gave, holds in all.
+
+        None where only reading to the end tells: a compressed file, a pipe, some web servers.
+        """
+        if self.compression or not stream.seekable():
+            return None
+        position = stream.tell()
+        nbytes = stream.seek(0, os.SEEK_END)
+        stream.seek(position)
+        return nbytes
+
+    @property
+    def _name(self) -> str:
+        if not self.path.startswith(("http://", "https://")):
+            return self.path
+        address = urlsplit(self.path)
+        return f"{address.scheme}://{address.netloc}{address.path}"
+
     def _raw(self) -> io.BufferedReader:
+        if not self.is_local:
+            return open_url(self.path)
         try:
             return open(self.path, "rb")
         except FileNotFoundError as error:
@@ -83,28 +109,41 @@ class Source:
             raise FormatError(f"{self.path}: cannot be opened: {error.strerror}") from error
 
     def _decompressed(self, raw: io.BufferedReader) -> io.BufferedReader:
-        if not self.compression:
-            return raw
-        # The buffer around it splits lines in C, which the decompressors do in Python.
-        return io.BufferedReader(_DECOMPRESSORS[self.compression](raw))
+        return decompressed(raw, COMPRESSIONS[self.compression]) if self.compression else raw
 
 
 def locate(pattern: PathLike) -> list[Source]:
-    """Return the sources that a path or glob pattern names, sorted.
+    """Return the sources that a path, a URL or a glob pattern names, sorted.
 
     A path that exists is taken as it is, whatever characters it holds; a pattern may use ``**``.
-    A plain path is not looked up: opening it says that it is missing.
+    A URL is a pattern only if it has a ``*``: a question mark begins a web address's query. A
+    plain path is not looked up: opening it says that it is missing.
 
     >>> locate("data/train.csv")
     [Source(path='data/train.csv')]
 
     Raises:
         MissingFile: No file matches the pattern.
+        FormatError: The place behind a URL cannot list its files.
+        MissingExtra: What the URL needs is not installed.
     """
     path = os.fspath(pattern)
-    if os.path.exists(path) or not glob.has_magic(path):
+    if is_url(path):
+        if "*" not in path:
+            return [Source(path)]
+        found = match_urls(path)
+    elif os.path.exists(path) or not glob.has_magic(path):
         return [Source(path)]
-    found = sorted(glob.glob(path, recursive=True))
+    else:
+        found = sorted(glob.glob(path, recursive=True))
     if not found:
         raise MissingFile(f"{path}: no file matches this pattern")
     return [Source(name) for name in found]
+
+
+def read_up_to(stream: io.BufferedReader, nbytes: int) -> bytearray:
+    """Read ``nbytes`` bytes, fewer at the end of the stream; what is not there costs no memory."""
+    found = bytearray()
+    while piece := stream.read(min(PIECE_NBYTES, nbytes - len(found))):
+        found += piece
+    return found

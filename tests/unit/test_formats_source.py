@@ -1,22 +1,17 @@
 from __future__ import annotations
 
-import bz2
-import gzip
-import lzma
-from collections.abc import Callable
+import os
+import threading
 from pathlib import Path
 
 import pytest
+from support.compressed import COMPRESS
 
 from gpufeed.errors import FieldError, FormatError, MissingFile
 from gpufeed.formats import Source, locate, register, resolve
+from gpufeed.formats.source import PIECE_NBYTES, SUFFIXES, read_up_to
 
-COMPRESS: dict[str, Callable[[bytes], bytes]] = {
-    "": bytes,
-    ".gz": gzip.compress,
-    ".bz2": bz2.compress,
-    ".xz": lzma.compress,
-}
+PACKED = sorted(COMPRESS.keys() - {""})
 
 
 def read(path: Path) -> bytes:
@@ -33,6 +28,18 @@ def test_files_are_decompressed_by_suffix(tmp_path: Path, suffix: str) -> None:
     assert Source(str(path)).stem == str(tmp_path / "a")
 
 
+@pytest.mark.parametrize("suffix", PACKED)
+def test_compressed_files_may_be_joined_end_to_end(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a{suffix}"
+    path.write_bytes(COMPRESS[suffix](b"one\n") + COMPRESS[suffix](b"two\n"))
+
+    assert read(path) == b"one\ntwo\n"
+
+
+def test_every_suffix_is_tested() -> None:
+    assert set(PACKED) == set(SUFFIXES)
+
+
 @pytest.mark.parametrize("suffix", COMPRESS)
 def test_an_empty_file_is_refused(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"a{suffix}"
@@ -42,7 +49,7 @@ def test_an_empty_file_is_refused(tmp_path: Path, suffix: str) -> None:
         read(path)
 
 
-@pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz"])
+@pytest.mark.parametrize("suffix", PACKED)
 def test_damaged_compression_is_a_format_error(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"a{suffix}"
     whole = COMPRESS[suffix](bytes(range(256)) * 1000)
@@ -52,7 +59,7 @@ def test_damaged_compression_is_a_format_error(tmp_path: Path, suffix: str) -> N
         read(path)
 
 
-@pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz"])
+@pytest.mark.parametrize("suffix", PACKED)
 def test_a_plain_file_under_a_compressed_name_is_a_format_error(
     tmp_path: Path, suffix: str
 ) -> None:
@@ -69,6 +76,39 @@ def test_a_missing_file_is_also_a_file_not_found_error(tmp_path: Path) -> None:
 
     assert isinstance(caught.value, FormatError)
     assert isinstance(caught.value, FileNotFoundError)
+
+
+@pytest.mark.parametrize("suffix", COMPRESS)
+def test_only_a_plain_file_is_measured(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a{suffix}"
+    path.write_bytes(COMPRESS[suffix](b"hello"))
+
+    with (source := Source(str(path))).open() as stream:
+        assert stream.read(1) == b"h"
+        assert source.measure(stream) == (None if suffix else 5)
+        assert stream.read() == b"ello"
+
+
+def test_a_pipe_is_read_and_not_measured(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_bytes, args=(b"hello",))
+    writer.start()
+
+    with (source := Source(str(path))).open() as stream:
+        assert source.measure(stream) is None
+        assert stream.read() == b"hello"
+    writer.join()
+
+
+@pytest.mark.parametrize("held", [0, 3, PIECE_NBYTES, PIECE_NBYTES + 1])
+def test_read_up_to_stops_at_the_end(tmp_path: Path, held: int) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(bytes(held))
+
+    with path.open("rb") as stream:
+        assert read_up_to(stream, PIECE_NBYTES) == bytes(min(held, PIECE_NBYTES))
+        assert read_up_to(stream, 1 << 40) == bytes(max(0, held - PIECE_NBYTES))
 
 
 def test_a_folder_is_not_a_file(tmp_path: Path) -> None:
@@ -102,14 +142,19 @@ def test_a_file_whose_name_looks_like_a_pattern_is_itself(tmp_path: Path) -> Non
         ("train-images-idx3-ubyte.gz", "idx"),
         ("a.libsvm", "svmlight"),
         ("svmlight:a9a", "svmlight"),
+        ("a.csv.zst", "csv"),
         ("text:c:/a.csv", "text"),
+        ("http://host/a.csv", "csv"),
+        ("https://host/a.csv.gz?signature=b.txt", "csv"),
+        ("text:s3://bucket/a", "text"),
+        ("simplecache::s3://bucket/a.csv", "csv"),
     ],
 )
 def test_formats_are_resolved_by_tag_or_ending(spec: str, tag: str) -> None:
     assert resolve(spec)[0].tag == tag
 
 
-@pytest.mark.parametrize("spec", ["a9a", "a.parquet", "c:/a", "nosuch:a.txt", ""])
+@pytest.mark.parametrize("spec", ["a9a", "a.nosuch", "http://host/", "c:/a", "nosuch:a.txt", ""])
 def test_unknown_formats_name_the_known_ones(spec: str) -> None:
     with pytest.raises(FormatError, match=r"unknown format.*text, csv, idx, svmlight"):
         resolve(spec)

@@ -29,7 +29,7 @@ LAYERS = {
         *("split", "interop", "ragged", "serialize", "tensor", "sparse", "columnar", "create"),
         *("variables", "feed"),
     ],
-    "readers": ["reader", "formats", "creator", "dataset"],
+    "readers": ["compression", "reader", "formats", "creator", "dataset"],
     "feeding": [
         *("observe.stats", "observe.record"),
         *(
