@@ -6,8 +6,8 @@ reads afresh.
 
 from __future__ import annotations
 
-from gpufeed.creator.arrays import idx, np_array
+from gpufeed.creator.arrays import idx, np_array, npy
 from gpufeed.creator.files import open  # noqa: A004 - the public name
-from gpufeed.creator.text import csv, svmlight, text_file
+from gpufeed.creator.text import csv, jsonl, svmlight, text_file
 
-__all__ = ["csv", "idx", "np_array", "open", "svmlight", "text_file"]
+__all__ = ["csv", "idx", "jsonl", "np_array", "npy", "open", "svmlight", "text_file"]

@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gpufeed.creator.files import FilesReader, Paths, each_file
 from gpufeed.errors import FieldError, FormatError
 from gpufeed.formats import PathLike, Source
 from gpufeed.formats.idx import IdxFile
+from gpufeed.formats.npy import check_npy, read_npy
 from gpufeed.reader.base import Reader
 
-__all__ = ["idx", "np_array"]
+__all__ = ["idx", "np_array", "npy"]
 
 
 def np_array(x: npt.ArrayLike) -> Reader[Any]:
@@ -62,6 +64,33 @@ def idx(*paths: PathLike) -> Reader[Any]:
     if not paths:
         raise FieldError("idx.paths must be one file or more, got none")
     return _IdxReader([IdxFile(Source(os.fspath(path))) for path in paths])
+
+
+def npy(path: Paths, columns: Sequence[str] | None = None) -> Reader[Any]:
+    """Read npy files along their first axis, or the arrays of npz archives side by side.
+
+    Items of an npy file are views of its memory map; they may be written to, which does not change
+    the file. Samples of an npz archive are tuples with an item of each array.
+
+    >>> from tempfile import NamedTemporaryFile
+    >>> with NamedTemporaryFile(suffix=".npz") as file:
+    ...     np.savez(file, x=np.array([[1, 2], [3, 4]]), label=np.array([0, 1]))
+    ...     file.flush()
+    ...     list(npy(file.name, ["label", "x"]))
+    [(np.int64(0), array([1, 2])), (np.int64(1), array([3, 4]))]
+
+    Args:
+        path: A file, a glob pattern, or a list of both; ``.gz .bz2 .xz`` are decompressed.
+        columns: Arrays of the archives, in the order wanted; None takes all, in the order in which
+            they were saved.
+
+    Raises:
+        FieldError: ``columns`` is no list of names. When iterated: it is given for an npy file.
+        FormatError: When iterated: a file is missing, empty or damaged, holds Python objects
+            (pickles are never opened), or arrays with different numbers of items.
+    """
+    check_npy(columns)
+    return FilesReader("npy", each_file(path, read_npy), {"columns": columns})
 
 
 class _ArrayReader(Reader[Any]):

@@ -1,4 +1,4 @@
-"""Creators over files of text: lines, CSV, svmlight."""
+"""Creators over files of text: lines, CSV, JSON lines, svmlight."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import Any
 
 from gpufeed.creator.files import FilesReader, Paths, each_file
 from gpufeed.formats.csv import Column, Dtypes, check_csv, read_csv
+from gpufeed.formats.jsonl import check_jsonl, read_jsonl
 from gpufeed.formats.svmlight import check_svmlight, read_svmlight
 from gpufeed.formats.text import read_text
 from gpufeed.reader.base import Reader
 
-__all__ = ["csv", "svmlight", "text_file"]
+__all__ = ["csv", "jsonl", "svmlight", "text_file"]
 
 
 def text_file(path: Paths) -> Reader[Any]:
@@ -65,6 +66,29 @@ def csv(
     check_csv(columns, dtypes, header=header, delimiter=delimiter)
     options = {"columns": columns, "dtypes": dtypes, "header": header, "delimiter": delimiter}
     return FilesReader("csv", each_file(path, read_csv), options)
+
+
+def jsonl(path: Paths, columns: Sequence[str] | None = None) -> Reader[Any]:
+    r"""Read the values of JSON Lines files.
+
+    >>> from tempfile import NamedTemporaryFile
+    >>> with NamedTemporaryFile("w", suffix=".jsonl") as file:
+    ...     print('{"ids": [7, 8], "label": 1}', '{"ids": [], "label": 0}', sep="\n", file=file)
+    ...     file.flush()
+    ...     list(jsonl(file.name, ["label", "ids"]))
+    [(1, [7, 8]), (0, [])]
+
+    Args:
+        path: A file, a glob pattern, or a list of both; ``.gz .bz2 .xz`` are decompressed.
+        columns: Keys of the lines' objects, for tuples of their values in this order; None gives
+            the values as they are: a feeder takes an object's fields by their names.
+
+    Raises:
+        FieldError: ``columns`` is no list of names.
+        FormatError: When iterated: a file is missing, empty or damaged, or a line lacks a key.
+    """
+    check_jsonl(columns)
+    return FilesReader("jsonl", each_file(path, read_jsonl), {"columns": columns})
 
 
 def svmlight(
