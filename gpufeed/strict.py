@@ -122,7 +122,7 @@ def explain(variable: Variable, samples: Sequence[Any], error: Exception) -> Fie
 
 
 def dense_rows(
-    variable: Variable, samples: Sequence[Any], item: Shape, dtype: DType
+    variable: Variable, samples: Sequence[Any], item: Shape, dtype: DType, *, first: int = 0
 ) -> list[Array]:
     """Convert every row (or sequence of rows) to an array of shape ``(rows, *item)``.
 
@@ -131,12 +131,13 @@ def dense_rows(
         samples: The column.
         item: Shape of one row.
         dtype: Of the result.
+        first: Number of the first sample, for the message.
 
     Raises:
         FieldError: The first sample that does not fit.
     """
     arrays = []
-    for number, sample in enumerate(samples):
+    for number, sample in enumerate(samples, first):
         where = f"field {variable.name!r}, sample {number}"
         for leaf in _leaves(sample, variable.lod_level, where):
             found = _as_array(leaf, dtype, where)
@@ -269,7 +270,7 @@ def _ranged(dtype: DType) -> str:
 
 
 def sparse_rows(
-    variable: Variable, samples: Sequence[Any], dtype: DType | None = None
+    variable: Variable, samples: Sequence[Any], dtype: DType | None = None, *, first: int = 0
 ) -> list[tuple[Array, Array]]:
     """Convert every sparse row to its int64 indices and its values.
 
@@ -277,12 +278,13 @@ def sparse_rows(
         variable: Names the field, its LoD level, dim and layout.
         samples: The column.
         dtype: Of the values; the variable's by default.
+        first: Number of the first sample, for the message.
 
     Raises:
         FieldError: The first sample that is not sparse rows, or has an index outside ``[0, dim)``.
     """
     rows = []
-    for number, sample in enumerate(samples):
+    for number, sample in enumerate(samples, first):
         where = f"field {variable.name!r}, sample {number}"
         for row in _leaves(sample, variable.lod_level + 1, where):
             given, weights = _entries(variable, row, where)
