@@ -1,6 +1,7 @@
 """gpufeed: variable-length and sparse data from Python readers into GPU memory at copy speed.
 
-Everything public is named here; the modules below are where it is documented.
+Everything public is named here; the modules below are where it is documented. A name is imported
+when it is first used, so that a worker process starts with no more than its reader needs.
 """
 
 from __future__ import annotations
@@ -8,48 +9,47 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from gpufeed import reader
-from gpufeed.columnar import ColumnarBatch
-from gpufeed.create import LoDTensorArray, create_lod_tensor, create_random_int_lodtensor
-from gpufeed.device import array_module, cuda_places, virtual_devices, virtual_stream
-from gpufeed.errors import (
-    ComposeNotAligned,
-    EOFException,
-    FieldError,
-    FormatError,
-    GpufeedError,
-    LoDError,
-    MissingExtra,
-    MissingFile,
-    PlaceError,
-    ReaderError,
-    ReaderTimeout,
-    WorkerDied,
-)
-from gpufeed.feed import Feed
-from gpufeed.feeder import DataFeeder
-from gpufeed.places import (
-    CPUPlace,
-    CUDAPinnedPlace,
-    CUDAPlace,
-    Place,
-    cpu_places,
-    local_place,
-)
-from gpufeed.reader import Skip, batch
-from gpufeed.sparse import SparseRows
-from gpufeed.tensor import LoDTensor
-from gpufeed.variables import (
-    Program,
-    Variable,
-    data,
-    default_main_program,
-    default_startup_program,
-    program_guard,
-)
-
 if TYPE_CHECKING:
-    from gpufeed import creator, dataset, formats, interop, observe
+    from gpufeed import creator, dataset, formats, interop, observe, reader
+    from gpufeed.columnar import ColumnarBatch
+    from gpufeed.create import LoDTensorArray, create_lod_tensor, create_random_int_lodtensor
+    from gpufeed.device import array_module, cuda_places, virtual_devices, virtual_stream
+    from gpufeed.errors import (
+        ComposeNotAligned,
+        EOFException,
+        FieldError,
+        FormatError,
+        GpufeedError,
+        LoDError,
+        MissingExtra,
+        MissingFile,
+        PlaceError,
+        ReaderError,
+        ReaderTimeout,
+        WorkerDied,
+    )
+    from gpufeed.feed import Feed
+    from gpufeed.feeder import DataFeeder
+    from gpufeed.places import (
+        CPUPlace,
+        CUDAPinnedPlace,
+        CUDAPlace,
+        Place,
+        cpu_places,
+        local_place,
+    )
+    from gpufeed.reader.batch import batch
+    from gpufeed.reader.skipping import Skip
+    from gpufeed.sparse import SparseRows
+    from gpufeed.tensor import LoDTensor
+    from gpufeed.variables import (
+        Program,
+        Variable,
+        data,
+        default_main_program,
+        default_startup_program,
+        program_guard,
+    )
 
 __all__ = [
     "CPUPlace",
@@ -98,11 +98,53 @@ __all__ = [
     "virtual_stream",
 ]
 
-# Imported when first used: a training loop that reads its own files needs none of them.
-_ON_DEMAND = {"creator", "dataset", "formats", "interop", "observe"}
+# Where each of them lives, by module; what is not listed is a module itself.
+_HOMES = {
+    "columnar": ("ColumnarBatch",),
+    "create": ("LoDTensorArray", "create_lod_tensor", "create_random_int_lodtensor"),
+    "device": ("array_module", "cuda_places", "virtual_devices", "virtual_stream"),
+    "errors": (
+        "ComposeNotAligned",
+        "EOFException",
+        "FieldError",
+        "FormatError",
+        "GpufeedError",
+        "LoDError",
+        "MissingExtra",
+        "MissingFile",
+        "PlaceError",
+        "ReaderError",
+        "ReaderTimeout",
+        "WorkerDied",
+    ),
+    "feed": ("Feed",),
+    "feeder": ("DataFeeder",),
+    "places": ("CPUPlace", "CUDAPinnedPlace", "CUDAPlace", "Place", "cpu_places", "local_place"),
+    "reader.batch": ("batch",),
+    "reader.skipping": ("Skip",),
+    "sparse": ("SparseRows",),
+    "tensor": ("LoDTensor",),
+    "variables": (
+        "Program",
+        "Variable",
+        "data",
+        "default_main_program",
+        "default_startup_program",
+        "program_guard",
+    ),
+}
+_MODULE_OF = {name: f"gpufeed.{module}" for module, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _ON_DEMAND:
+    if name not in __all__:
+        raise AttributeError(f"module 'gpufeed' has no attribute {name!r}")
+    module = _MODULE_OF.get(name)
+    if module is None:
         return importlib.import_module(f"gpufeed.{name}")
-    raise AttributeError(f"module 'gpufeed' has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(module), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
