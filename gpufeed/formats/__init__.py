@@ -124,8 +124,8 @@ _TAG = "[a-z][a-z0-9_]+"
 
 register("text", read_text, endings=[".txt"])
 register("csv", read_csv, endings=[".csv"], check=check_csv)
-register("jsonl", read_jsonl, endings=[".jsonl", ".ndjson"], check=check_jsonl)
-register("npy", read_npy, endings=[".npy", ".npz"], check=check_npy)
 # MNIST's files have no suffix: train-images-idx3-ubyte.
 register("idx", IdxFile, endings=[".idx", "idx1-ubyte", "idx2-ubyte", "idx3-ubyte", "idx4-ubyte"])
 register("svmlight", read_svmlight, endings=[".svm", ".svmlight", ".libsvm"], check=check_svmlight)
+register("jsonl", read_jsonl, endings=[".jsonl", ".ndjson"], check=check_jsonl)
+register("npy", read_npy, endings=[".npy", ".npz"], check=check_npy)

@@ -13,7 +13,8 @@ import struct
 
 import numpy as np
 
-from gpufeed.formats.items import MAX_NDIM, ArrayFile, ArrayHeader, read_up_to
+from gpufeed.formats.items import MAX_NDIM, ArrayFile, ArrayHeader
+from gpufeed.formats.source import read_up_to
 
 __all__ = ["IdxFile"]
 

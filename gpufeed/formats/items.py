@@ -23,10 +23,11 @@ import numpy as np
 import numpy.typing as npt
 
 from gpufeed.errors import FormatError
+from gpufeed.formats.source import PIECE_NBYTES, read_up_to
 
-__all__ = ["CHUNK_NBYTES", "MAX_NDIM", "ArrayFile", "ArrayHeader", "ByteSource", "read_up_to"]
+__all__ = ["CHUNK_NBYTES", "MAX_NDIM", "ArrayFile", "ArrayHeader", "ByteSource"]
 
-CHUNK_NBYTES = 1 << 20
+CHUNK_NBYTES = PIECE_NBYTES
 
 MAX_NDIM = 32  # of NumPy 1
 
@@ -38,12 +39,11 @@ class ByteSource(Protocol):
     def path(self) -> str:
         """How errors call it."""
 
-    @property
-    def compression(self) -> str:
-        """Not empty where the size is not known before the end, and where seeking reads."""
-
     def open(self) -> AbstractContextManager[io.BufferedReader]:
         """Open it for reading."""
+
+    def measure(self, stream: io.BufferedReader) -> int | None:
+        """Return how many bytes it holds in all; None where only reading to the end tells."""
 
 
 @dataclass(frozen=True)
@@ -139,14 +139,10 @@ class ArrayFile(ABC, Generic[Header]):
 
     def _checked_header(self, stream: io.BufferedReader) -> Header:
         header = self._read_header(stream)
-        promised, held = header.byte_of(header.num_items), sys.maxsize
-        is_measured = stream.seekable() and not self._source.compression
-        if is_measured:
-            held = stream.seek(0, os.SEEK_END)
-            stream.seek(header.nbytes)
-        if promised > held or (is_measured and promised < held):
+        promised, held = header.byte_of(header.num_items), self._source.measure(stream)
+        if promised > sys.maxsize if held is None else promised != held:
             expected = f"{_items(header)}, {promised} bytes in all"
-            raise self._error(header.nbytes, expected, f"{held} bytes")
+            raise self._error(header.nbytes, expected, f"{held or sys.maxsize} bytes")
         return header
 
     def _cut(self, header: Header, at: int) -> FormatError:
@@ -159,14 +155,6 @@ class ArrayFile(ABC, Generic[Header]):
 
 def _items(header: ArrayHeader) -> str:
     return f"{header.num_items} items of {header.item_nbytes} bytes"
-
-
-def read_up_to(stream: io.BufferedReader, nbytes: int) -> bytearray:
-    """Read ``nbytes`` bytes, fewer at the end of the stream; what is not there costs no memory."""
-    found = bytearray()
-    while piece := stream.read(min(CHUNK_NBYTES, nbytes - len(found))):
-        found += piece
-    return found
 
 
 def _skip(stream: io.BufferedReader, nbytes: int) -> int:

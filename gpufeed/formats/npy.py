@@ -28,9 +28,9 @@ import numpy as np
 import numpy.typing as npt
 
 from gpufeed.errors import FieldError, FormatError
-from gpufeed.formats.items import MAX_NDIM, ArrayFile, ArrayHeader, read_up_to
+from gpufeed.formats.items import MAX_NDIM, ArrayFile, ArrayHeader
 from gpufeed.formats.names import check_columns
-from gpufeed.formats.source import Source
+from gpufeed.formats.source import Source, read_up_to
 from gpufeed.formats.spool import seekable
 
 __all__ = ["NpyFile", "NpzFile", "check_npy", "read_npy"]
@@ -64,7 +64,7 @@ class NpyFile(ArrayFile[NpyHeader]):
         is_fortran = header.fortran_order and len(header.item_shape) > 0
         memory: mmap.mmap | bytearray | None = None
         begin = header.nbytes
-        if header.dtype.isnative and not self._source.compression:
+        if header.dtype.isnative and self._source.measure(stream) is not None:
             memory = _map(stream)
         if memory is None and is_fortran:  # where each row is spread over the whole array
             memory, begin = self._read_all(stream, header), 0
@@ -208,7 +208,6 @@ class _Member:
     archive_path: str
     archive: zipfile.ZipFile
     name: str
-    compression = "zip"
 
     @property
     def path(self) -> str:
@@ -219,6 +218,9 @@ class _Member:
         with self.archive.open(self.name) as member:
             # The buffer around it makes small reads cheap.
             yield io.BufferedReader(cast("io.RawIOBase", member))
+
+    def measure(self, stream: io.BufferedReader) -> None:
+        """Return None: seeking to the end would read it all."""
 
 
 def check_npy(columns: Sequence[str] | None = None) -> None:
