@@ -34,6 +34,7 @@ from gpufeed.observe.record import Recorder
 from gpufeed.observe.stats import FeedStats
 from gpufeed.places import Place
 from gpufeed.reader.base import Reader, open_reader
+from gpufeed.reader.batch import batch_stats
 
 __all__ = ["FeedOptions", "FeedReader"]
 
@@ -160,6 +161,7 @@ class FeedReader(Reader[Feeds]):
             num_held=self._pool.num_held,
             num_slabs=self._pool.num_slabs,
             slab_nbytes=self._pool.nbytes,
+            batches=batch_stats(self),
         )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gpufeed.reader.padding import BatchStats
+
 __all__ = ["FeedStats"]
 
 
@@ -27,6 +29,8 @@ class FeedStats:
         num_held: Delivered feeds that were not taken back yet, the current ones included.
         slab_nbytes: Bytes of the slabs of all places.
         num_slabs: Slabs made since the feeder was built; flat in steady state.
+        batches: What the `gpufeed.batch` nearest to the feeder has made, those ahead of the loop
+            included: tokens, padding, fill. None where there is none.
     """
 
     num_steps: int = 0
@@ -40,6 +44,7 @@ class FeedStats:
     num_held: int = 0
     slab_nbytes: int = 0
     num_slabs: int = 0
+    batches: BatchStats | None = None
 
     @property
     def bottleneck(self) -> str:

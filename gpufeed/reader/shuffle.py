@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from gpufeed.checks import whole_number
 from gpufeed.reader.base import AnyReader, Reader, open_reader, reading
-from gpufeed.reader.batch import blocks
+from gpufeed.reader.blocks import blocks
 
 __all__ = ["shuffle"]
 
