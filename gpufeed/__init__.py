@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gpufeed import creator, dataset, formats, interop, observe, reader
+    from gpufeed import creator, dataset, formats, interop, layers, observe, reader, stateful
     from gpufeed.columnar import ColumnarBatch
     from gpufeed.create import LoDTensorArray, create_lod_tensor, create_random_int_lodtensor
     from gpufeed.device import array_module, cuda_places, virtual_devices, virtual_stream
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         ReaderTimeout,
         WorkerDied,
     )
+    from gpufeed.executor import Executor, ParallelExecutor
     from gpufeed.feed import Feed
     from gpufeed.feeder import DataFeeder
     from gpufeed.places import (
@@ -41,6 +42,12 @@ if TYPE_CHECKING:
     from gpufeed.reader.batch import batch
     from gpufeed.reader.skipping import Skip
     from gpufeed.sparse import SparseRows
+    from gpufeed.stateful.functions import (
+        open_files,
+        open_recordio_file,
+        py_reader,
+        random_data_generator,
+    )
     from gpufeed.tensor import LoDTensor
     from gpufeed.variables import (
         Program,
@@ -59,6 +66,7 @@ __all__ = [
     "ComposeNotAligned",
     "DataFeeder",
     "EOFException",
+    "Executor",
     "Feed",
     "FieldError",
     "FormatError",
@@ -68,6 +76,7 @@ __all__ = [
     "LoDTensorArray",
     "MissingExtra",
     "MissingFile",
+    "ParallelExecutor",
     "Place",
     "PlaceError",
     "Program",
@@ -90,10 +99,16 @@ __all__ = [
     "default_startup_program",
     "formats",
     "interop",
+    "layers",
     "local_place",
     "observe",
+    "open_files",
+    "open_recordio_file",
     "program_guard",
+    "py_reader",
+    "random_data_generator",
     "reader",
+    "stateful",
     "virtual_devices",
     "virtual_stream",
 ]
@@ -117,12 +132,19 @@ _HOMES = {
         "ReaderTimeout",
         "WorkerDied",
     ),
+    "executor": ("Executor", "ParallelExecutor"),
     "feed": ("Feed",),
     "feeder": ("DataFeeder",),
     "places": ("CPUPlace", "CUDAPinnedPlace", "CUDAPlace", "Place", "cpu_places", "local_place"),
     "reader.batch": ("batch",),
     "reader.skipping": ("Skip",),
     "sparse": ("SparseRows",),
+    "stateful.functions": (
+        "open_files",
+        "open_recordio_file",
+        "py_reader",
+        "random_data_generator",
+    ),
     "tensor": ("LoDTensor",),
     "variables": (
         "Program",

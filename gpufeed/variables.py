@@ -1,27 +1,30 @@
 """Declared inputs: what a feed holds under which name, and the program that declares them.
 
-A `Variable` is a description only: name, shape, dtype, LoD level and layout. It owns no data.
+A `Variable` is a description only: name, shape, dtype, LoD level and layout. It owns no data. A
+program also lists the operators that `gpufeed.layers` records and `gpufeed.executor` runs.
 """
 
 from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Real
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from gpufeed.checks import whole_number
 from gpufeed.errors import FieldError
 from gpufeed.kernels.checks import VALUE_DTYPES
+from gpufeed.places import Place
 
 __all__ = [
     "Block",
+    "Operator",
     "Program",
     "Variable",
     "data",
@@ -83,11 +86,39 @@ class Variable:
         return self.shape[-1]
 
 
+@dataclass(frozen=True)
+class Operator:
+    """One recorded call.
+
+    Attributes:
+        type: The function that recorded it.
+        outputs: Names of the variables that it sets.
+        run: Does it, on a place, and returns the values of the outputs.
+        has_data: Whether there is something to read; asked before anything is read. None for an
+            operator that reads nothing.
+    """
+
+    type: str
+    outputs: tuple[str, ...]
+    run: Callable[[Place], Sequence[Any]]
+    has_data: Callable[[], bool] | None = None
+
+
 class Block:
-    """The variables of a program, in declaration order."""
+    """The variables of a program, in declaration order, and its operators, as recorded.
+
+    Attributes:
+        vars: Variables by name.
+        ops: Operators; of a startup program those that make readers, of a main program those that
+            read.
+        readers: Reader variables by name; they persist, in the startup and in the main program.
+    """
 
     def __init__(self) -> None:
         self.vars: dict[str, Variable] = {}
+        self.ops: list[Operator] = []
+        # `gpufeed.layers.ReaderVariable`, of a layer that this one knows nothing of.
+        self.readers: dict[str, Any] = {}
 
     def var(self, name: str) -> Variable:
         """Return the variable called ``name``.
@@ -105,7 +136,7 @@ class Block:
 
 
 class Program:
-    """A set of declared variables.
+    """A set of declared variables, and the operators recorded with them.
 
     >>> main = Program()
     >>> with program_guard(main):

@@ -44,7 +44,7 @@ LAYERS = {
             "feeder",
         ),
     ],
-    "faces": ["observe", "demo", "cli", "__main__"],
+    "faces": ["stateful", "layers", "executor", "observe", "demo", "cli", "__main__"],
     "root": [""],
 }
 ENTRIES = [entry for layer in LAYERS.values() for entry in layer]

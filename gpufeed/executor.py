@@ -1,0 +1,285 @@
+"""Executors: they run recorded reader operators, and hand out what was read or fed.
+
+Neither runs network layers; a program here holds inputs and reader operators only. A run does the
+operators whose variables its ``fetch_list`` names, in the order of their recording; without a
+``fetch_list`` it does all of them.
+
+What a run reads is never lost: everything that can be wrong with its arguments is found before the
+first read, and so is the end of the data of any reader that it reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from gpufeed.device import backend_for
+from gpufeed.errors import EOFException, FieldError, PlaceError
+from gpufeed.feed import Feed
+from gpufeed.places import CPUPlace, CUDAPlace, Place, PlaceLike, as_place
+from gpufeed.sparse import SparseRows
+from gpufeed.stateful.tensors import require_tensor
+from gpufeed.tensor import LoDTensor
+from gpufeed.variables import Block, Operator, Program, Variable, default_main_program
+
+__all__ = ["Executor", "ParallelExecutor"]
+
+Tensor = LoDTensor | SparseRows
+Fetch = Variable | str
+
+
+class Executor:
+    """Runs programs of reader operators on one place.
+
+    >>> from gpufeed.variables import data, program_guard
+    >>> main = Program()
+    >>> with program_guard(main):
+    ...     x = data("x", [2], "int64")
+    >>> Executor("cpu").run(main, feed={"x": [[7, 8]]}, fetch_list=[x])
+    [array([[7, 8]])]
+
+    Args:
+        place: Where what is fetched lives.
+
+    Raises:
+        PlaceError: It is not there.
+
+    Source: ``fluid.Executor`` of PaddlePaddle 1.x.
+    """
+
+    def __init__(self, place: PlaceLike) -> None:
+        self.place = _present(place)
+
+    def run(
+        self,
+        program: Program | None = None,
+        feed: Mapping[str, Any] | None = None,
+        fetch_list: Sequence[Fetch] | None = None,
+        return_numpy: bool = True,
+    ) -> list[Any]:
+        """Run a program once; return the values of ``fetch_list``.
+
+        A startup program makes its readers; run again, it leaves them as they are.
+
+        Args:
+            program: None is the default main program.
+            feed: Tensors or arrays by the name of their variable.
+            fetch_list: Variables of ``program``, or their names. None runs every operator.
+            return_numpy: Whether tensors come back as arrays on the host. Those with a LoD have no
+                array form; False returns `LoDTensor` and `SparseRows` on this executor's place.
+
+        Returns:
+            One value for each of ``fetch_list``: of `gpufeed.layers.has_next` and ``reset`` a
+            bool, of the others as ``return_numpy`` says.
+
+        Raises:
+            EOFException: A reader is at its end; nothing was read.
+            FieldError: A name is not of this program, a fed tensor does not fit its variable, or
+                a fetched one has no array form; nothing was read.
+            ReaderError: A reader was not made or not started.
+        """
+        block = _block_of("Executor.run", program)
+        names = _fetched("Executor.run", block, fetch_list)
+        fed = {
+            name: each.to(self.place) for name, each in _fed("Executor.run", block, feed).items()
+        }
+        operators = _needed("Executor.run", block, names, fed)
+        if return_numpy:
+            _require_array_form(block, names or [], fed)
+        values = {**fed, **_run(operators, self.place)}
+        return [_as_array(values[name]) if return_numpy else values[name] for name in names or []]
+
+
+class ParallelExecutor:
+    """Runs a program once for each of several places: lists of feeds in, lists of feeds out.
+
+    >>> from gpufeed.variables import data, program_guard
+    >>> main = Program()
+    >>> with program_guard(main):
+    ...     x = data("x", [1], "int64")
+    >>> feeds = ParallelExecutor(["cpu", "cpu"], main).run([x], feed={"x": [[7], [8], [9]]})
+    >>> [feed["x"].to_list() for feed in feeds]
+    [[[7], [8]], [[9]]]
+
+    Args:
+        places: One or more; a place may repeat.
+        main_program: None is the default main program, when it is run.
+
+    Raises:
+        PlaceError: A place is not there, or there is none.
+
+    Source: ``fluid.ParallelExecutor`` of PaddlePaddle 1.x, whose place is our list of places.
+    """
+
+    def __init__(self, places: Sequence[PlaceLike], main_program: Program | None = None) -> None:
+        if isinstance(places, (str, Place)) or not isinstance(places, Iterable):
+            raise PlaceError(f"ParallelExecutor.places must be a list of places, got {places!r}")
+        self.places = [_present(place) for place in places]
+        if not self.places:
+            raise PlaceError("ParallelExecutor.places must name at least one place, got none")
+        self._program = main_program
+
+    @property
+    def device_count(self) -> int:
+        """How many places there are."""
+        return len(self.places)
+
+    def run(
+        self,
+        fetch_list: Sequence[Fetch],
+        feed: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+    ) -> list[Feed]:
+        """Run the program once a place; return what each run fetches, by name.
+
+        Readers give each place the next item. At the end of the data there may be fewer items than
+        places: then the list is shorter, and the next run raises `EOFException`.
+
+        Args:
+            fetch_list: Variables, or their names, of what is read or fed.
+            feed: One mapping a place; or one mapping, whose samples are shared over the places as
+                `LoDTensor.split` does, so that there may be fewer feeds than places.
+
+        Raises:
+            EOFException: A reader is at its end; nothing was read.
+            FieldError: There are not as many feeds as places; and as `Executor.run`.
+        """
+        owner = "ParallelExecutor.run"
+        block = _block_of(owner, self._program)
+        names = _fetched(owner, block, fetch_list) or []
+        parts = self._parts(block, feed)
+        operators = _needed(owner, block, names, parts[0] if parts else {})
+        if flags := [op.type for op in operators if op.has_data is None]:
+            raise FieldError(
+                f"{owner}.fetch_list must name tensors, got what {flags[0]} sets; "
+                f"use the method {flags[0]} of the reader"
+            )
+        feeds: list[Feed] = []
+        for place, part in zip(self.places, parts, strict=False):
+            try:
+                values = {**part, **_run(operators, place)}
+            except EOFException:
+                if not feeds:
+                    raise
+                break
+            feeds.append(Feed(((name, values[name].to(place)) for name in names), place=place))
+        return feeds
+
+    def _parts(
+        self, block: Block, feed: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
+    ) -> list[dict[str, Tensor]]:
+        owner = "ParallelExecutor.run"
+        if feed is None:
+            return [{} for _ in self.places]
+        if not isinstance(feed, Mapping):
+            if len(feed) != len(self.places):
+                raise FieldError(
+                    f"{owner}.feed must be one for each of {len(self.places)} places, "
+                    f"got {len(feed)}"
+                )
+            return [_fed(owner, block, each) for each in feed]
+        fed = _fed(owner, block, feed)
+        sizes = {name: len(tensor) for name, tensor in fed.items()}
+        if len(set(sizes.values())) > 1:
+            raise FieldError(f"{owner}.feed must hold equally many samples each, got {sizes}")
+        split = [tensor.split(len(self.places)) for tensor in fed.values()]
+        return [dict(zip(fed, parts, strict=True)) for parts in zip(*split, strict=True)]
+
+
+def _present(place: PlaceLike) -> Place:
+    found = as_place(place)
+    if isinstance(found, CUDAPlace):
+        backend_for(found)  # says at once if it is not there
+    elif not isinstance(found, CPUPlace):
+        raise PlaceError(f"Executor.place must be a CPUPlace or CUDAPlace, got {found}")
+    return found
+
+
+def _block_of(owner: str, program: Program | None) -> Block:
+    if program is None:
+        program = default_main_program()
+    if not isinstance(program, Program):
+        raise FieldError(f"{owner}.program must be a Program, got {type(program).__name__}")
+    return program.global_block()
+
+
+def _fetched(owner: str, block: Block, fetch_list: Sequence[Fetch] | None) -> list[str] | None:
+    """Return the names of what is fetched, all of them variables of the program."""
+    if fetch_list is None:
+        return None
+    if isinstance(fetch_list, str) or not isinstance(fetch_list, Sequence):
+        raise FieldError(
+            f"{owner}.fetch_list must be a list of Variables or names, got {fetch_list!r}"
+        )
+    names = [each.name if isinstance(each, Variable) else each for each in fetch_list]
+    for name in names:
+        if not isinstance(name, str) or name not in block.vars:
+            raise FieldError(
+                f"{owner}.fetch_list must name variables of the program, got {name!r}; gpufeed "
+                "reads and feeds data, it runs no network layers"
+            )
+    return names
+
+
+def _fed(owner: str, block: Block, feed: Mapping[str, Any] | None) -> dict[str, Tensor]:
+    """Return what is fed as tensors, each as its variable declares it."""
+    if feed is not None and not isinstance(feed, Mapping):
+        raise FieldError(f"{owner}.feed must map names to tensors, got {type(feed).__name__}")
+    fed: dict[str, Tensor] = {}
+    for name, given in (feed or {}).items():
+        if name not in block.vars:
+            raise FieldError(f"{owner}.feed must name variables of the program, got {name!r}")
+        fed[name] = _as_tensor(owner, block.vars[name], given)
+    return fed
+
+
+def _as_tensor(owner: str, variable: Variable, given: Any) -> Tensor:
+    wants_sparse = variable.is_sparse and not variable.densify
+    if wants_sparse != isinstance(given, SparseRows):
+        expected = "SparseRows" if wants_sparse else "dense rows"
+        raise FieldError(
+            f"{owner}: field {variable.name!r}: expected {expected}, got {type(given).__name__}"
+        )
+    tensor = given if isinstance(given, (LoDTensor, SparseRows)) else LoDTensor(given)
+    require_tensor(owner, variable, tensor)
+    return tensor
+
+
+def _needed(
+    owner: str, block: Block, names: Sequence[str] | None, fed: Mapping[str, Tensor]
+) -> list[Operator]:
+    """Return the operators that set what is fetched, or all; what none sets has to be fed."""
+    if names is None:
+        return list(block.ops)
+    set_by = {output for op in block.ops for output in op.outputs}
+    for name in names:
+        if name not in fed and name not in set_by:
+            raise FieldError(f"{owner}.feed must hold {name!r}, which is fetched and never read")
+    wanted = set(names) - set(fed)
+    return [op for op in block.ops if wanted.intersection(op.outputs)]
+
+
+def _run(operators: Sequence[Operator], place: Place) -> dict[str, Any]:
+    """Run operators in order; before the first of them reads, all that read must have data."""
+    values: dict[str, Any] = {}
+    unasked = [op.has_data for op in operators if op.has_data is not None]
+    for op in operators:
+        if op.has_data is not None:
+            while unasked:
+                if not unasked.pop(0)():
+                    raise EOFException("There is no next data.")
+        values.update(zip(op.outputs, op.run(place), strict=True))
+    return values
+
+
+def _require_array_form(block: Block, names: Sequence[str], fed: Mapping[str, Tensor]) -> None:
+    for name in names:
+        variable, tensor = block.vars[name], fed.get(name)
+        if variable.lod_level or isinstance(tensor, SparseRows):
+            raise FieldError(
+                f"Executor.run.fetch_list: {name!r} has a LoD or sparse rows, and no array form; "
+                "pass return_numpy=False"
+            )
+
+
+def _as_array(value: Any) -> Any:
+    return value.numpy() if isinstance(value, LoDTensor) else value
