@@ -147,8 +147,7 @@ def _refuses(write: Callable[[Rows, Array], None], blocks: Rows, out: Array) -> 
 
 
 def _offsets(blocks: Rows) -> Array:
-    offsets = np.fromiter(chain((0,), map(len, blocks)), np.int64, len(blocks) + 1)
-    return offsets.cumsum(out=offsets)
+    return np.add.accumulate(np.fromiter(chain((0,), map(len, blocks)), np.int64, len(blocks) + 1))
 
 
 def _peel(samples: Rows, levels: int) -> tuple[list[Array], Rows]:
@@ -202,10 +201,10 @@ def _write_sequences(blocks: Rows, out: Array) -> None:
     first = blocks[0]
     if not len(first):
         first = next(block for block in blocks if len(block))
-    if not isinstance(first, (list, tuple)):
-        if not isinstance(first, np.ndarray):
-            blocks = _arrays(blocks)
-        _concatenate(blocks, out if np.ndim(first) > 1 else _flat_rows(out))
+    if isinstance(first, np.ndarray):
+        _concatenate(blocks, out if first.ndim > 1 else _flat_rows(out))
+    elif not isinstance(first, (list, tuple)):
+        _concatenate(_arrays(blocks), out if np.ndim(first) > 1 else _flat_rows(out))
     elif isinstance(first[0], (list, tuple, np.ndarray)):
         _write_rows(_flattened(blocks), out, flat=False)
     else:
@@ -247,7 +246,7 @@ def _write_rows(rows: Rows, out: Array, *, flat: bool) -> None:
 
 def _flat_rows(out: Array) -> Array:
     """Return ``out`` as one value a row, which it must be."""
-    if math.prod(out.shape[1:]) != 1:
+    if out.size != len(out):
         raise ValueError("a row is more than one value")
     return out.reshape(-1)
 

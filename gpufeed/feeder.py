@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 
 from gpufeed.checks import positive_s, whole_number
 from gpufeed.collate import BatchPlan
@@ -105,7 +106,7 @@ class DataFeeder:
                 f"DataFeeder.feed needs one place, this feeder has {len(self.places)}; "
                 "use feed_parallel or decorate_reader(multi_devices=True)"
             )
-        return self._feed_to(0, self.place, batch)
+        return self._feed_through(self._staging, batch)
 
     def feed_parallel(
         self, iterable: Iterable[Batch], num_places: int | None = None
@@ -134,7 +135,7 @@ class DataFeeder:
                 f"places must be same, got {len(batches)} and {len(places)}"
             )
         for slot, (place, batch) in enumerate(zip(places, batches, strict=True)):
-            yield self._feed_to(slot, place, batch)
+            yield self._feed_through(self._direct_staging(slot, place), batch)
 
     def decorate_reader(
         self,
@@ -226,10 +227,13 @@ class DataFeeder:
     def _plan(self, batch: Batch, place: Place) -> BatchPlan:
         return BatchPlan(self._variables, self._fields.columns(batch), place, strict=self._strict)
 
-    def _feed_to(self, slot: int, place: Place, batch: Batch) -> Feed:
-        staging = self._direct_staging(slot, place)
+    def _feed_through(self, staging: Staging, batch: Batch) -> Feed:
         staging.recycle()
-        return staging.deliver(staging.stage(self._plan(batch, place)))
+        return staging.deliver(staging.stage(self._plan(batch, staging.place)))
+
+    @cached_property
+    def _staging(self) -> Staging:
+        return self._direct_staging(0, self.place)
 
     def _direct_staging(self, slot: int, place: Place) -> Staging:
         """Return the staging of a place that is fed directly; one for the feeder's life."""

@@ -287,7 +287,8 @@ class SlabRing(Generic[MemoryT]):
             if self._depth is not None:
                 self._limit = self._depth + 1 + max(1, self.num_held)
                 self._max_free = max(self._max_free, self._limit)
-            self._trim()
+            if len(self._free) > self._max_free:
+                self._trim()
             if self._is_waited_for:
                 self._changed.notify_all()
 

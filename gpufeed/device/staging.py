@@ -130,7 +130,8 @@ class HostStaging:
             slab.memory.fill(POISON)
         lease = self.ring.lease(slab)
         make = partial(view_at, root_view(lease))
-        wire, unpacked = plan.wire_arrays(make), plan.unpacked_arrays(make)
+        wire = plan.wire_arrays(make)
+        unpacked = plan.unpacked_arrays(make)
         try:
             plan.write(wire)
         except BaseException:
