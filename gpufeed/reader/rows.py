@@ -36,7 +36,7 @@ def _record_batches(source: Iterator[Any]) -> Iterator[ColumnarBatch]:
     for number, rows in enumerate(source):
         if not isinstance(rows, ColumnarBatch):
             raise FieldError(
-                f"sample {number}: batch.reader must yield ColumnarBatch only, as it began, "
+                f"record batch {number}: batch.reader must yield ColumnarBatch only, as it began, "
                 f"got {type(rows).__name__}"
             )
         yield rows
@@ -98,8 +98,8 @@ def measured_rows(
         measured = _lengths(rows) if lengths is None else np.asarray(lengths(rows))
         if measured.shape != (len(rows),):
             raise FieldError(
-                f"batch.length must return one length for each of the {len(rows)} rows of a "
-                f"ColumnarBatch, got an array of shape {measured.shape}"
+                f"sample {first}: batch.length must return one length for each of the "
+                f"{len(rows)} rows of a ColumnarBatch, got an array of shape {measured.shape}"
             )
         for row, length in enumerate(measured.tolist()):
             # Checked one by one: the rows in front of one that is wrong come before its error.
