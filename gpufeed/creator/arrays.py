@@ -16,11 +16,13 @@ from gpufeed.formats import PathLike, Source
 from gpufeed.formats.idx import IdxFile
 from gpufeed.formats.npy import check_npy, read_npy
 from gpufeed.reader.base import Reader
+from gpufeed.reader.shard import ShardedReader
+from gpufeed.reader.sharding import Shard, ShardLike, as_shard
 
 __all__ = ["idx", "np_array", "npy"]
 
 
-def np_array(x: npt.ArrayLike) -> Reader[Any]:
+def np_array(x: npt.ArrayLike, *, shard: ShardLike | None = None) -> Reader[Any]:
     """Read an array along its first axis: views of its rows, NumPy scalars where it has one axis.
 
     >>> list(np_array([3, 1, 2])())
@@ -28,19 +30,20 @@ def np_array(x: npt.ArrayLike) -> Reader[Any]:
 
     Args:
         x: Array of one dimension or more, or what NumPy makes one of.
+        shard: The part to read, as for `open`, row by row.
 
     Raises:
-        FieldError: ``x`` has no dimension.
+        FieldError: ``x`` has no dimension, or ``shard`` is out of range.
 
     Source: ``paddle.reader.creator.np_array``.
     """
     array = np.asarray(x)
     if array.ndim == 0:
         raise FieldError(f"np_array.x must have a first axis to read along, got {array!r}")
-    return _ArrayReader(array)
+    return _ArrayReader(array, as_shard("np_array.shard", shard))
 
 
-def idx(*paths: PathLike) -> Reader[Any]:
+def idx(*paths: PathLike, shard: ShardLike | None = None) -> Reader[Any]:
     r"""Read the items of an IDX file; of several files side by side, tuples of items.
 
     Items are arrays in the machine's byte order, NumPy scalars if the file holds a vector:
@@ -55,18 +58,22 @@ def idx(*paths: PathLike) -> Reader[Any]:
 
     Args:
         paths: Files with equal numbers of items; ``.gz .bz2 .xz`` are decompressed.
+        shard: The part to read, as for `open`, item by item.
 
     Raises:
-        FieldError: No path.
+        FieldError: No path, or ``shard`` is out of range.
         FormatError: When iterated: a file is missing, empty or damaged, or the files
             hold different numbers of items.
     """
     if not paths:
         raise FieldError("idx.paths must be one file or more, got none")
-    return _IdxReader([IdxFile(Source(os.fspath(path))) for path in paths])
+    files = [IdxFile(Source(os.fspath(path))) for path in paths]
+    return _IdxReader(files, as_shard("idx.shard", shard))
 
 
-def npy(path: Paths, columns: Sequence[str] | None = None) -> Reader[Any]:
+def npy(
+    path: Paths, columns: Sequence[str] | None = None, *, shard: ShardLike | None = None
+) -> Reader[Any]:
     """Read npy files along their first axis, or the arrays of npz archives side by side.
 
     Items of an npy file are views of its memory map; they may be written to, which does not change
@@ -83,33 +90,46 @@ def npy(path: Paths, columns: Sequence[str] | None = None) -> Reader[Any]:
         path: A file, a glob pattern, or a list of both; ``.gz .bz2 .xz`` are decompressed.
         columns: Arrays of the archives, in the order wanted; None takes all, in the order in which
             they were saved.
+        shard: The part to read, as for `open`.
 
     Raises:
-        FieldError: ``columns`` is no list of names. When iterated: it is given for an npy file.
+        FieldError: ``columns`` is no list of names, or ``shard`` is out of range. When iterated:
+            ``columns`` is given for an npy file.
         FormatError: When iterated: a file is missing, empty or damaged, holds Python objects
             (pickles are never opened), or arrays with different numbers of items.
     """
     check_npy(columns)
-    return FilesReader("npy", each_file(path, read_npy), {"columns": columns})
+    return FilesReader("npy", each_file(path, read_npy), {"columns": columns}, shard=shard)
 
 
-class _ArrayReader(Reader[Any]):
-    def __init__(self, array: npt.NDArray[Any]) -> None:
-        super().__init__("np_array", shape=array.shape, dtype=array.dtype.name)
+class _ArrayReader(ShardedReader[Any]):
+    def __init__(self, array: npt.NDArray[Any], division: Shard | None) -> None:
+        dtype = array.dtype.name
+        super().__init__("np_array", division=division, shape=array.shape, dtype=dtype)
         self._array = array
 
-    def open(self, epoch: int, skip: int) -> Iterator[Any]:
+    def open_whole(self, epoch: int, skip: int) -> Iterator[Any]:
         return iter(self._array[skip:])
 
+    def open_whole_every(self, epoch: int, skip: int, step: int) -> Iterator[Any]:
+        return iter(self._array[skip::step])
 
-class _IdxReader(Reader[Any]):
+    def count_whole(self) -> int:
+        return len(self._array)
+
+
+class _IdxReader(ShardedReader[Any]):
     """Items of one IDX file, or tuples of the items of several."""
 
-    def __init__(self, files: Sequence[IdxFile]) -> None:
-        super().__init__("idx", paths=list(map(str, files)))
+    def __init__(self, files: Sequence[IdxFile], division: Shard | None) -> None:
+        super().__init__("idx", division=division, paths=list(map(str, files)))
         self._files = files
 
-    def open(self, epoch: int, skip: int) -> Iterator[Any]:
+    def count_whole(self) -> int | None:
+        counts = {file.count() for file in self._files}
+        return counts.pop() if len(counts) == 1 else None
+
+    def open_whole(self, epoch: int, skip: int) -> Iterator[Any]:
         if len(self._files) == 1:
             yield from self._files[0].tail(skip)
             return

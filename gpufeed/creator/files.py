@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from gpufeed.formats import Opener, PathLike, Seekable, locate, resolve
+from gpufeed.errors import FieldError
+from gpufeed.formats import Opener, PathLike, Seekable, Source, locate, resolve
 from gpufeed.reader.base import Reader, drain
+from gpufeed.reader.shard import ShardedReader
+from gpufeed.reader.sharding import ShardLike, as_shard
+from gpufeed.reader.skipping import OnError, SkipLog, skip_policy
 
 __all__ = ["FilesReader", "Paths", "each_file", "open"]
 
 Paths = PathLike | Sequence[PathLike]
+_File = tuple[Source, Opener]
 
 
-def open(spec: Paths, **options: Any) -> Reader[Any]:  # noqa: A001 - `creator.open` is its public name
+def open(  # noqa: A001 - `creator.open` is its public name
+    spec: Paths,
+    *,
+    shard: ShardLike | None = None,
+    on_error: OnError = "raise",
+    **options: Any,
+) -> Reader[Any]:
     """Read files of any registered format, one after the other.
 
     >>> reader = open("svmlight:a9a/*", dim=123)  # or by ending: open("train.csv.gz")
@@ -24,42 +37,143 @@ def open(spec: Paths, **options: Any) -> Reader[Any]:  # noqa: A001 - `creator.o
     Args:
         spec: ``"tag:path"`` or ``"path"``, whose ending then tells the format; the path may be a
             glob pattern. Or a list of these.
+        shard: The part to read: ``(num_shards, index)``, ``"auto"`` as the launcher's environment
+            says, or None for everything. Whole files where there are enough, else samples; with
+            a `Shard` of ``equal=True`` always samples, equally many for every rank.
+        on_error: ``"raise"``, or ``"skip"`` or a `Skip` to leave damaged samples out, where the
+            format can.
         options: Of the format: those of the creator of the same name.
 
     Raises:
-        FieldError: An option breaks a rule of the format.
+        FieldError: An option breaks a rule of the format, ``shard`` or ``on_error`` is something
+            else, or the format cannot skip samples.
         FormatError: Unknown format. When iterated: what that format raises.
     """
     found = [resolve(one) for one in _listed(spec)]
     for form, _ in found:
         if form.check is not None:
             form.check(**options)
-    return FilesReader("open", [(path, form.opener) for form, path in found], options)
+    return FilesReader(
+        "open",
+        [(path, form.opener) for form, path in found],
+        options,
+        shard=shard,
+        on_error=on_error,
+    )
 
 
-class FilesReader(Reader[Any]):
-    """The samples of several files, one file after the other, in the order given."""
+class FilesReader(ShardedReader[Any]):
+    """The samples of several files, one file after the other, in the order given.
+
+    Of a pass that is shared, each rank reads whole files, those at its index and every
+    ``num_shards``-th after it, so that none reads what another delivers. If there are fewer files
+    than ranks, or all must get equally many samples, each reads all files and takes its samples.
+
+    Args:
+        creator: That made it, as the user spells it.
+        files: Paths and patterns, each with the opener that reads what it names.
+        options: Of the openers.
+        shard: ``(num_shards, index)``, ``"auto"``, a `Shard`, or None.
+        on_error: What to do about a damaged sample, where the format can go on after one: its
+            opener takes ``skipped``, to be called with the error (and, if it is not one, the
+            number of samples that are lost) before it goes on.
+
+    Raises:
+        FieldError: ``shard`` or ``on_error`` is something else, or a format cannot go on.
+    """
 
     def __init__(
-        self, creator: str, files: Sequence[tuple[str, Opener]], options: Mapping[str, Any]
+        self,
+        creator: str,
+        files: Sequence[tuple[str, Opener]],
+        options: Mapping[str, Any],
+        *,
+        shard: ShardLike | None = None,
+        on_error: OnError = "raise",
     ) -> None:
-        super().__init__(creator, paths=[path for path, _ in files], options=_named(options))
+        self._policy = skip_policy(f"{creator}.on_error", on_error)
+        shown = {"shard": shard, "on_error": self._policy}
+        super().__init__(
+            creator,
+            division=as_shard(f"{creator}.shard", shard),
+            paths=[path for path, _ in files],
+            options=_named(options),
+            **{key: value for key, value in shown.items() if value is not None},
+        )
         self._files = files
         self._options = options
+        if self._policy is not None:
+            for path, opener in files:
+                _require_skipping(f"{creator}.on_error", path, opener)
 
     def open(self, epoch: int, skip: int) -> Iterator[Any]:
         """Skip files that know their number of samples without reading them."""
-        for pattern, opener in self._files:
-            for source in locate(pattern):
-                samples = opener(source, **self._options)
-                if isinstance(samples, Seekable):
-                    skipped = min(skip, samples.count()) if skip else 0
-                    rest = samples.tail(skipped)
-                else:
-                    rest = iter(samples)
-                    skipped = drain(rest, skip)
-                skip -= skipped
-                yield from rest
+        files, division, worlds = self._located(), self.division, self.worlds
+        num_ranks = worlds[0][0] if worlds else division.num_shards
+        if division.equal or len(files) < num_ranks:
+            return super().open(epoch, skip)
+        if not worlds:
+            return self._read(files[division.index :: num_ranks], skip)
+        left_over = self._left_over(files, *worlds[0])
+        drain(left_over, division.begin(worlds[1:], skip))
+        return division.take(left_over)
+
+    def open_whole(self, epoch: int, skip: int) -> Iterator[Any]:
+        """Read all files, whoever they are for."""
+        return self._read(self._located(), skip)
+
+    def count_whole(self) -> int | None:
+        """Add up the counts of all files, where each tells its own."""
+        if self._policy is not None:
+            return None
+        files = [opener(source, **self._options) for source, opener in self._located()]
+        counts = [file.count() for file in files if isinstance(file, Seekable)]
+        return sum(counts) if len(counts) == len(files) else None
+
+    def count(self) -> int | None:
+        """Return the number of samples, where that of all files is known and all are read."""
+        return self.count_whole() if self.division.num_shards == 1 else None
+
+    def _located(self) -> list[_File]:
+        return [(source, opener) for path, opener in self._files for source in locate(path)]
+
+    def _left_over(self, files: list[_File], num_ranks: int, num_read: int) -> Iterator[Any]:
+        """Yield what ``num_ranks`` ranks left of their files, each after ``num_read`` samples."""
+        for index in range(num_ranks):
+            yield from self._read(files[index::num_ranks], num_read)
+
+    def _read(self, files: Sequence[_File], skip: int) -> Iterator[Any]:
+        if self._policy is not None:
+            readable = self._read_what_can_be(files, self.start_skipping(self._policy))
+            drain(readable, skip)
+            yield from readable
+            return
+        for source, opener in files:
+            samples = opener(source, **self._options)
+            if isinstance(samples, Seekable):
+                skipped = min(skip, samples.count()) if skip else 0
+                rest = samples.tail(skipped)
+            else:
+                rest = iter(samples)
+                skipped = drain(rest, skip)
+            skip -= skipped
+            yield from rest
+
+    def _read_what_can_be(self, files: Sequence[_File], log: SkipLog) -> Iterator[Any]:
+        num_read = 0
+
+        def skipped(error: Exception, num_samples: int = 1) -> None:
+            log.skip(num_read + log.count, error, num_samples)
+
+        for source, opener in files:
+            for sample in opener(source, **self._options, skipped=skipped):
+                num_read += 1
+                yield sample
+
+
+def _require_skipping(name: str, path: str, opener: Opener) -> None:
+    if "skipped" not in inspect.signature(opener).parameters:
+        raise FieldError(f"{name} must be 'raise': the format of {path} cannot skip samples")
 
 
 def _named(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,8 +192,11 @@ def _name(option: Any) -> Any:
         return {key: _name(value) for key, value in option.items()}
     if isinstance(option, list | tuple):
         return [_name(value) for value in option]
+    if isinstance(option, partial):
+        bound = {"args": option.args, "keywords": option.keywords}
+        return ["partial", _name(option.func), _name(bound)]
     if callable(option):
-        # What is no function and no class, such as a partial, goes by its class.
+        # What is no function and no class, such as an object with `__call__`, goes by its class.
         known = option if hasattr(option, "__qualname__") else type(option)
         module = getattr(known, "__module__", None) or "builtins"
         return f"{module}.{known.__qualname__}"

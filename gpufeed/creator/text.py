@@ -11,11 +11,15 @@ from gpufeed.formats.jsonl import check_jsonl, read_jsonl
 from gpufeed.formats.svmlight import check_svmlight, read_svmlight
 from gpufeed.formats.text import read_text
 from gpufeed.reader.base import Reader
+from gpufeed.reader.sharding import ShardLike
+from gpufeed.reader.skipping import OnError
 
 __all__ = ["csv", "jsonl", "svmlight", "text_file"]
 
 
-def text_file(path: Paths) -> Reader[Any]:
+def text_file(
+    path: Paths, *, shard: ShardLike | None = None, on_error: OnError = "raise"
+) -> Reader[Any]:
     r"""Read lines of UTF-8 text, without their line endings; a last line needs none.
 
     >>> from tempfile import NamedTemporaryFile
@@ -26,13 +30,17 @@ def text_file(path: Paths) -> Reader[Any]:
 
     Args:
         path: A file, a glob pattern, or a list of both; ``.gz .bz2 .xz`` are decompressed.
+        shard: The part to read, as for `open`.
+        on_error: Whether to ``"skip"`` lines that are not UTF-8, as for `open`.
 
     Raises:
+        FieldError: ``shard`` or ``on_error`` is something else.
         FormatError: When iterated: a file is missing, empty, or not UTF-8.
 
     Source: ``paddle.reader.creator.text_file``.
     """
-    return FilesReader("text_file", each_file(path, read_text), {})
+    files = each_file(path, read_text)
+    return FilesReader("text_file", files, {}, shard=shard, on_error=on_error)
 
 
 def csv(
@@ -42,6 +50,8 @@ def csv(
     *,
     header: bool = True,
     delimiter: str = ",",
+    shard: ShardLike | None = None,
+    on_error: OnError = "raise",
 ) -> Reader[Any]:
     r"""Read the rows of CSV files as tuples.
 
@@ -57,18 +67,28 @@ def csv(
         dtypes: One for all columns, or a mapping from column to dtype; the rest stays text.
         header: Whether the first row names the columns.
         delimiter: One character.
+        shard: The part to read, as for `open`.
+        on_error: Whether to ``"skip"`` rows that do not fit, as for `open`.
 
     Raises:
-        FieldError: ``delimiter`` is not one character, or a dtype is none that text converts to.
+        FieldError: ``delimiter`` is not one character, or a dtype is none that text converts to,
+            ``shard`` or ``on_error`` is something else.
         FormatError: When iterated: a file is missing, empty or damaged, a column is not there, a
             field does not convert to its dtype.
     """
     check_csv(columns, dtypes, header=header, delimiter=delimiter)
     options = {"columns": columns, "dtypes": dtypes, "header": header, "delimiter": delimiter}
-    return FilesReader("csv", each_file(path, read_csv), options)
+    files = each_file(path, read_csv)
+    return FilesReader("csv", files, options, shard=shard, on_error=on_error)
 
 
-def jsonl(path: Paths, columns: Sequence[str] | None = None) -> Reader[Any]:
+def jsonl(
+    path: Paths,
+    columns: Sequence[str] | None = None,
+    *,
+    shard: ShardLike | None = None,
+    on_error: OnError = "raise",
+) -> Reader[Any]:
     r"""Read the values of JSON Lines files.
 
     >>> from tempfile import NamedTemporaryFile
@@ -82,13 +102,16 @@ def jsonl(path: Paths, columns: Sequence[str] | None = None) -> Reader[Any]:
         path: A file, a glob pattern, or a list of both; ``.gz .bz2 .xz`` are decompressed.
         columns: Keys of the lines' objects, for tuples of their values in this order; None gives
             the values as they are: a feeder takes an object's fields by their names.
+        shard: The part to read, as for `open`.
+        on_error: Whether to ``"skip"`` damaged lines, as for `open`.
 
     Raises:
-        FieldError: ``columns`` is no list of names.
+        FieldError: ``columns`` is no list of names, ``shard`` or ``on_error`` is something else.
         FormatError: When iterated: a file is missing, empty or damaged, or a line lacks a key.
     """
     check_jsonl(columns)
-    return FilesReader("jsonl", each_file(path, read_jsonl), {"columns": columns})
+    files = each_file(path, read_jsonl)
+    return FilesReader("jsonl", files, {"columns": columns}, shard=shard, on_error=on_error)
 
 
 def svmlight(
@@ -98,6 +121,8 @@ def svmlight(
     binary: bool = False,
     zero_based: bool = False,
     query_id: bool = False,
+    shard: ShardLike | None = None,
+    on_error: OnError = "raise",
 ) -> Reader[Any]:
     r"""Read svmlight (libsvm) files: sparse rows with a label.
 
@@ -117,11 +142,14 @@ def svmlight(
         binary: Whether all values are 1 and left out.
         zero_based: Whether the file counts features from 0, not 1.
         query_id: Whether samples end in the number after ``qid:``, None where a line has none.
+        shard: The part to read, as for `open`.
+        on_error: Whether to ``"skip"`` damaged lines, as for `open`.
 
     Raises:
-        FieldError: ``dim`` is not a whole number >= 1.
+        FieldError: ``dim`` is not a whole number >= 1, ``shard`` or ``on_error`` is something else.
         FormatError: When iterated: a file is missing, empty or damaged.
     """
     check_svmlight(dim, binary=binary, zero_based=zero_based, query_id=query_id)
     options = {"dim": dim, "binary": binary, "zero_based": zero_based, "query_id": query_id}
-    return FilesReader("svmlight", each_file(path, read_svmlight), options)
+    files = each_file(path, read_svmlight)
+    return FilesReader("svmlight", files, options, shard=shard, on_error=on_error)

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from gpufeed.errors import FieldError, FormatError
+from gpufeed.formats.damage import OnDamage, refuse
 from gpufeed.formats.source import Source
-from gpufeed.formats.text import decode_lines
+from gpufeed.formats.text import numbered_lines
 
 __all__ = ["Column", "Dtypes", "check_csv", "read_csv"]
 
@@ -51,6 +52,7 @@ def read_csv(
     *,
     header: bool = True,
     delimiter: str = ",",
+    skipped: OnDamage = refuse,
 ) -> Iterator[tuple[Any, ...]]:
     """Yield one tuple a row.
 
@@ -60,6 +62,7 @@ def read_csv(
         dtypes: One for all columns, or a mapping from column to dtype; the rest stays text.
         header: Whether the first row names the columns.
         delimiter: One character.
+        skipped: Told of rows that do not fit or convert.
 
     Raises:
         FieldError: As `check_csv`.
@@ -68,7 +71,7 @@ def read_csv(
     """
     check_csv(columns, dtypes, header=header, delimiter=delimiter)
     with source.open() as stream:
-        lines = decode_lines(stream, source.path, newline="")
+        lines = (line for _, line in numbered_lines(stream, source.path, newline=""))
         rows = csv.reader(lines, delimiter=delimiter, strict=True)
         table: _Table | None = None
         try:
@@ -80,7 +83,12 @@ def read_csv(
                     table = _Table(source.path, names, columns, dtypes)
                     if header:
                         continue
-                yield table.convert(row, rows.line_num)
+                try:
+                    sample = table.convert(row, rows.line_num)
+                except FormatError as error:
+                    skipped(error)
+                else:
+                    yield sample
         except csv.Error as error:
             raise FormatError(f"{source.path}, line {rows.line_num}: {error}") from error
 

@@ -12,9 +12,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gpufeed.errors import FormatError
+from gpufeed.formats.damage import OnDamage, refuse
 from gpufeed.formats.names import check_columns
 from gpufeed.formats.source import Source
-from gpufeed.formats.text import decode_lines
+from gpufeed.formats.text import numbered_lines
 
 __all__ = ["check_jsonl", "read_jsonl"]
 
@@ -28,13 +29,16 @@ def check_jsonl(columns: Sequence[str] | None = None) -> None:
     check_columns("jsonl.columns", columns)
 
 
-def read_jsonl(source: Source, columns: Sequence[str] | None = None) -> Iterator[Any]:
+def read_jsonl(
+    source: Source, columns: Sequence[str] | None = None, *, skipped: OnDamage = refuse
+) -> Iterator[Any]:
     """Yield the value of every line, or of every line's object the values of some keys.
 
     Args:
         source: The file.
         columns: Keys that every line must have, for tuples in this order; None gives the values
             as they are.
+        skipped: Told of lines that are damaged.
 
     Raises:
         FieldError: ``columns`` is no list of names.
@@ -43,20 +47,28 @@ def read_jsonl(source: Source, columns: Sequence[str] | None = None) -> Iterator
     """
     check_jsonl(columns)
     with source.open() as stream:
-        for number, line in enumerate(decode_lines(stream, source.path), 1):
+        for number, line in numbered_lines(stream, source.path, skipped=skipped):
             if line.isspace():
                 continue
-            text = line.removesuffix("\n")
             try:
-                value = json.loads(text)
-            except json.JSONDecodeError as error:
-                raise FormatError(
-                    f"{source.path}, line {number}, column {error.pos + 1}: "
-                    f"expected JSON ({error.msg}), got {text[error.pos : error.pos + 40]!r}"
-                ) from error
-            except (ValueError, RecursionError) as error:  # too many digits, or levels
-                raise FormatError(f"{source.path}, line {number}: {error}") from error
-            yield value if columns is None else _pick(value, columns, source.path, number)
+                value = _parse(line.removesuffix("\n"), source.path, number)
+                sample = value if columns is None else _pick(value, columns, source.path, number)
+            except FormatError as error:
+                skipped(error)
+            else:
+                yield sample
+
+
+def _parse(text: str, path: str, number: int) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise FormatError(
+            f"{path}, line {number}, column {error.pos + 1}: "
+            f"expected JSON ({error.msg}), got {text[error.pos : error.pos + 40]!r}"
+        ) from error
+    except (ValueError, RecursionError) as error:  # too many digits, or levels
+        raise FormatError(f"{path}, line {number}: {error}") from error
 
 
 def _pick(value: Any, columns: Sequence[str], path: str, number: int) -> tuple[Any, ...]:

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from gpufeed.checks import whole_number
 from gpufeed.errors import FormatError
+from gpufeed.formats.damage import OnDamage, refuse
 from gpufeed.formats.source import Source
 
 __all__ = ["Features", "check_svmlight", "read_svmlight"]
@@ -114,8 +115,17 @@ def read_svmlight(
     binary: bool = False,
     zero_based: bool = False,
     query_id: bool = False,
+    skipped: OnDamage = refuse,
 ) -> Iterator[tuple[Any, ...]]:
     """Yield ``(row, label)`` a line, or ``(row, label, query id)``.
+
+    Args:
+        source: The file.
+        dim: Number of features; None leaves indices unbounded.
+        binary: Whether all values are 1 and left out.
+        zero_based: Whether the file counts features from 0, not 1.
+        query_id: Whether samples end in the number after ``qid:``.
+        skipped: Told of lines that break the format.
 
     Raises:
         FieldError: As `check_svmlight`.
@@ -128,8 +138,12 @@ def read_svmlight(
             words = line.partition(b"#")[0].split()
             if words:
                 where = f"{source.path}, line {number}"
-                sample = _parse_line(words, layout, where)
-                yield sample if query_id else sample[:2]
+                try:
+                    sample = _parse_line(words, layout, where)
+                except FormatError as error:
+                    skipped(error)
+                else:
+                    yield sample if query_id else sample[:2]
 
 
 def _parse_line(

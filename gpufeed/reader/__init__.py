@@ -8,21 +8,20 @@ traceback after the samples before it, and no thread outlives the loop that need
 from __future__ import annotations
 
 from gpufeed.errors import ComposeNotAligned
+from gpufeed.reader.aligned import combine, compose, map_readers
 from gpufeed.reader.base import Reader
 from gpufeed.reader.batch import batch
 from gpufeed.reader.cache import Fake, cache
+from gpufeed.reader.chaining import chain, repeat
 from gpufeed.reader.decorators import (
-    chain,
-    combine,
-    compose,
     filter,  # noqa: A004 - the public name
     firstn,
-    map_readers,
-    repeat,
     skip,
     take_while,
 )
 from gpufeed.reader.parallel import buffered, xmap_readers
+from gpufeed.reader.shard import shard
+from gpufeed.reader.sharding import Shard
 from gpufeed.reader.shuffle import shuffle
 from gpufeed.reader.skipping import Skip
 
@@ -30,6 +29,7 @@ __all__ = [
     "ComposeNotAligned",
     "Fake",
     "Reader",
+    "Shard",
     "Skip",
     "batch",
     "buffered",
@@ -41,6 +41,7 @@ __all__ = [
     "firstn",
     "map_readers",
     "repeat",
+    "shard",
     "shuffle",
     "skip",
     "take_while",

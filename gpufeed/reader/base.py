@@ -24,16 +24,28 @@ from weakref import WeakSet
 from gpufeed.checks import whole_number
 from gpufeed.device.threads import close_iterator
 from gpufeed.errors import ReaderError
-from gpufeed.reader.position import Position, restore_position, save_position
+from gpufeed.reader.position import Position, Recipe, restore_position, save_position
+from gpufeed.reader.sharding import Shard, Worlds, add_world, num_taken_by
 from gpufeed.reader.skipping import NUM_ORDINALS, Skip, SkipLog, Skipped
 
-__all__ = ["AnyReader", "Reader", "drain", "identity_of", "open_reader", "reading"]
+__all__ = [
+    "AnyReader",
+    "Reader",
+    "count_of",
+    "counts_of",
+    "drain",
+    "identity_of",
+    "open_every",
+    "open_reader",
+    "reading",
+]
 
 T = TypeVar("T")
 
 AnyReader = Callable[[], Iterable[T]]
 
 _SEEDS = ("seed", "rng")  # the parameters that hold one
+_NO_PART_OF_IDENTITY = {*_SEEDS, "shard"}
 
 # For the passes of every reader: one in each would have to stay behind when a reader is pickled.
 # Reentrant: the garbage collector may run a finalizer that starts a pass while it is held.
@@ -55,7 +67,9 @@ class Reader(ABC, Generic[T]):
     >>> list(again), list(again)
     ([2], [0, 1, 2])
 
-    A subclass implements `open`, and passes what it is made of to ``super().__init__``.
+    A subclass implements `open`, and passes what it is made of to ``super().__init__``. The other
+    methods that it may implement make more possible: `count` skipping over sources unread,
+    `num_taken` going on with another number of ranks.
 
     Args:
         name: Of the stage, as the user spells it.
@@ -66,6 +80,11 @@ class Reader(ABC, Generic[T]):
     Raises:
         TypeError: A source or function is not callable.
     """
+
+    # What part of each pass this stage itself takes; None leaves that to its sources.
+    division: Shard | None = None
+    # And what other numbers of ranks took of the pass before: set by the reader that is called.
+    worlds: Worlds = ()
 
     def __init__(
         self,
@@ -92,8 +111,24 @@ class Reader(ABC, Generic[T]):
     def open(self, epoch: int, skip: int) -> Iterator[T]:
         """Return a fresh iterator over pass ``epoch`` without its first ``skip`` samples.
 
-        It depends on nothing else, and changes nothing in this object that a user could see.
+        It depends on nothing else but ``worlds`` where a stage divides passes, and changes nothing
+        in this object that a user could see but what `skipped` reports.
         """
+
+    def open_every(self, epoch: int, skip: int, step: int) -> Iterator[T]:
+        """Return an iterator over samples ``skip``, ``skip + step``, ``skip + 2 * step``, ..."""
+        return _open_every(self, epoch, skip, step)
+
+    def count(self) -> int | None:
+        """Return how many samples every pass has; None where only reading them tells."""
+        return None
+
+    def num_taken(self, num: int) -> int | None:
+        """Return how many samples of each source the first ``num`` of this one are made of.
+
+        None where that is not a matter of arithmetic, or where others follow it in the source.
+        """
+        return None
 
     def __call__(self) -> Iterator[T]:
         """Start a pass: the one that was set or loaded, else the one after the last."""
@@ -112,6 +147,9 @@ class Reader(ABC, Generic[T]):
         self._skipped_before = None
         for stage in self.stages():
             stage._skipped = Skipped()
+            stage.worlds = ()
+        for stage in self._dividing():
+            stage.worlds = position.worlds
         with reading(self, position.epoch, position.delivered) as source:
             # No variable here: it would keep a sample that the consumer has dropped.
             yield from position.count(source)
@@ -126,18 +164,26 @@ class Reader(ABC, Generic[T]):
             ReaderError: A stage does not repeat its order, and which one.
         """
         self._require_repeatable("state_dict")
-        return save_position(self._position, self._seeds(), self.identity(), self.skipped())
+        return save_position(self._position, self._recipe(), self.skipped())
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Let the next pass begin where ``state`` was taken.
 
+        On another number of ranks than it was taken on, these divide what is left, if every rank
+        had received as many samples as the one that took it.
+
         Raises:
             ReaderError: ``state`` belongs to another pipeline, or none, or a stage of this one
-                does not repeat its order.
+                does not repeat its order, or cannot go on with another number of ranks.
         """
         self._require_repeatable("load_state_dict")
-        owner, seeds = repr(self), self._seeds()
-        self._position = restore_position(state, seeds, self.identity(), owner)
+        recipe = self._recipe()
+        position, world_size = restore_position(state, recipe, repr(self))
+        if world_size != recipe.world_size:
+            taken = self._num_divided(position.delivered, world_size)
+            worlds = add_world(position.worlds, world_size, taken)
+            position = Position(position.epoch, 0, worlds)
+        self._position = position
         self._is_started = False
         self._skipped_before = state.get("skipped")
 
@@ -211,7 +257,13 @@ class Reader(ABC, Generic[T]):
         are left out: a state carries them, to be compared by value.
         """
         parts = [identity_of(source) for source in self.sources]
-        parts += [f"{key}={value!r}" for key, value in self.parameters.items() if key not in _SEEDS]
+        for key, value in self.parameters.items():
+            if key == "on_error":  # limits decide whether a pass fails, not what it yields
+                parts.append("on_error='skip'")
+            elif key not in _NO_PART_OF_IDENTITY:
+                parts.append(f"{key}={value!r}")
+        if self.division is not None and self.division.equal:
+            parts.append("equal=True")
         return f"{self.name}({', '.join(parts)})"
 
     def unrepeatable(self) -> str | None:
@@ -230,18 +282,56 @@ class Reader(ABC, Generic[T]):
 
         That is ``(0, 1)`` for a pass that no `shard` divides.
         """
-        for source in self.sources:
-            if isinstance(source, Reader):
-                return source.ordinals(epoch)
-        return 0, 1
+        readers = [source for source in self.sources if isinstance(source, Reader)]
+        first, step = readers[0].ordinals(epoch) if readers else (0, 1)
+        if self.division is None:
+            return first, step
+        first += (num_taken_by(self.worlds) + self.division.index) * step
+        return first, step * self.division.num_shards
 
     def start_skipping(self, policy: Skip) -> SkipLog:
         """Return the log of what this stage skips in a pass that `open` begins."""
         return SkipLog(self.name, policy, self._skipped)
 
-    def _seeds(self) -> list[int]:
+    def world_size(self) -> int:
+        """Return how many ranks share a pass; 1 where nothing divides it."""
+        own = 1 if self.division is None else self.division.num_shards
+        return own * max(
+            (source.world_size() for source in self.sources if isinstance(source, Reader)),
+            default=1,
+        )
+
+    def _recipe(self) -> Recipe:
         seeds = (stage.parameters.get(key) for stage in self.stages() for key in _SEEDS)
-        return [seed for seed in seeds if isinstance(seed, int)]
+        return Recipe(
+            self.identity(), [seed for seed in seeds if isinstance(seed, int)], self.world_size()
+        )
+
+    def _dividing(self) -> Iterator[Reader[Any]]:
+        """Yield the stages that divide passes, without what is below them."""
+        if self.division is not None:
+            yield self
+            return
+        for source in self.sources:
+            if isinstance(source, Reader):
+                yield from source._dividing()
+
+    def _num_divided(self, delivered: int, world_size: int) -> int:
+        """Return how many samples of the dividing stages ``delivered`` of this one are made of."""
+        if not delivered:
+            return 0
+        if self.division is not None and all(
+            source.world_size() == 1 for source in self.sources if isinstance(source, Reader)
+        ):
+            return delivered
+        taken = None if self.division is not None else self.num_taken(delivered)
+        sources = [source for source in self.sources if isinstance(source, Reader)]
+        if taken is None or not sources or len(sources) < len(self.sources):
+            raise ReaderError(
+                f"load_state_dict of {self!r}: a state of {world_size} ranks needs {self.name} "
+                "to tell how many samples each has taken, which it cannot; shard after it"
+            )
+        return max(source._num_divided(taken, world_size) for source in sources)
 
     def _require_repeatable(self, method: str) -> None:
         for stage in self.stages():
@@ -272,6 +362,40 @@ def open_reader(reader: AnyReader[T], epoch: int, skip: int) -> Iterator[T]:
         close_iterator(iterator)
         raise
     return iterator
+
+
+def open_every(reader: AnyReader[T], epoch: int, skip: int, step: int) -> Iterator[T]:
+    """Return an iterator over every ``step``-th sample of any reader, from number ``skip`` on.
+
+    >>> list(open_every(lambda: "abcdefg", epoch=0, skip=1, step=3))
+    ['b', 'e']
+    """
+    if step == 1:
+        return open_reader(reader, epoch, skip)
+    if isinstance(reader, Reader):
+        return reader.open_every(epoch, skip, step)
+    return _open_every(reader, epoch, skip, step)
+
+
+def _open_every(reader: AnyReader[T], epoch: int, skip: int, step: int) -> Iterator[T]:
+    with reading(reader, epoch, skip) as samples:
+        yield from islice(samples, 0, None, step)
+
+
+def count_of(reader: AnyReader[Any]) -> int | None:
+    """Return `Reader.count` of any reader; of a plain function nothing is known."""
+    return reader.count() if isinstance(reader, Reader) else None
+
+
+def counts_of(readers: Iterable[AnyReader[Any]]) -> list[int] | None:
+    """Return the count of each reader; None if that of any is not known."""
+    counts = []
+    for reader in readers:
+        count = count_of(reader)
+        if count is None:
+            return None
+        counts.append(count)
+    return counts
 
 
 @contextmanager

@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import compress
 from operator import length_hint
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 from gpufeed.errors import ReaderError
+from gpufeed.reader.sharding import Worlds
 
-__all__ = ["Position", "fingerprint", "restore_position", "save_position"]
+__all__ = ["Position", "Recipe", "fingerprint", "restore_position", "save_position"]
 
 T = TypeVar("T")
 
 VERSION = 1
+_NUM_SEEDS = 8  # written out in a state
 _TRUTHS = range(1, sys.maxsize)
 
 
@@ -34,12 +37,14 @@ class Position:
     Args:
         epoch: Number of the pass, from 0.
         delivered: How many samples of it its consumer has received.
+        worlds: What other numbers of ranks took of the pass before this one went on with it.
     """
 
-    __slots__ = ("_before", "_passed", "epoch")
+    __slots__ = ("_before", "_passed", "epoch", "worlds")
 
-    def __init__(self, epoch: int = 0, delivered: int = 0) -> None:
+    def __init__(self, epoch: int = 0, delivered: int = 0, worlds: Worlds = ()) -> None:
         self.epoch = epoch
+        self.worlds = worlds
         self._before = delivered
         self._passed = iter(_TRUTHS)
 
@@ -66,41 +71,59 @@ def fingerprint(identity: str) -> str:
     return blake2b(identity.encode(), digest_size=8).hexdigest()
 
 
-def save_position(
-    position: Position, seeds: Sequence[int], identity: str, skipped: Mapping[str, Any]
-) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Recipe:
+    """What decides which samples a pipeline yields in which order, and so which states fit it.
+
+    Attributes:
+        identity: Text that is equal for pipelines of the same stages and arguments.
+        seeds: Of the pipeline's stages, outermost first.
+        world_size: How many ranks share a pass.
+    """
+
+    identity: str
+    seeds: Sequence[int]
+    world_size: int
+
+    @property
+    def seed(self) -> int | str | list[int] | None:
+        """The seeds as a small JSON value; of many or long ones, a fingerprint."""
+        if len(self.seeds) > _NUM_SEEDS or any(seed.bit_length() > 64 for seed in self.seeds):
+            return fingerprint(repr(list(self.seeds)))
+        return list(self.seeds) if len(self.seeds) > 1 else next(iter(self.seeds), None)
+
+
+def save_position(position: Position, recipe: Recipe, skipped: Mapping[str, Any]) -> dict[str, Any]:
     """Return ``position`` as a state: a dict of JSON values, under 1 KB.
 
-    >>> state = save_position(Position(epoch=2, delivered=640), [7], "reader", {"count": 0})
-    >>> state["delivered"]
-    640
+    >>> recipe = Recipe("reader", seeds=[7], world_size=1)
+    >>> state = save_position(Position(epoch=2, delivered=640), recipe, {"count": 0})
+    >>> state["delivered"], state["seed"]
+    (640, 7)
 
     Args:
         position: What to save.
-        seeds: Of the pipeline's stages, outermost first.
-        identity: Text that is equal for pipelines that yield the same samples in the same order.
+        recipe: Of the pipeline.
         skipped: What was left out on the way, as `Reader.skipped` tells it.
     """
     return {
         "version": VERSION,
         "epoch": position.epoch,
         "delivered": position.delivered,
-        "seed": _as_json(seeds),
-        "world_size": 1,
+        "seed": recipe.seed,
+        "world_size": recipe.world_size,
+        "earlier_worlds": [list(world) for world in position.worlds],
         "skipped": dict(skipped),
-        "fingerprint": fingerprint(identity),
+        "fingerprint": fingerprint(recipe.identity),
     }
 
 
-def restore_position(
-    state: Mapping[str, Any], seeds: Sequence[int], identity: str, owner: str
-) -> Position:
-    """Return the position that ``state`` holds, if it was saved by a pipeline like this one.
+def restore_position(state: Mapping[str, Any], recipe: Recipe, owner: str) -> tuple[Position, int]:
+    """Return the position that ``state`` holds, and of how many ranks it is the position of one.
 
     Args:
         state: What `save_position` returned, perhaps by way of a JSON file.
-        seeds: As for `save_position`.
-        identity: As for `save_position`.
+        recipe: Of the pipeline that goes on, on any number of ranks.
         owner: The pipeline, for messages.
 
     Raises:
@@ -114,22 +137,32 @@ def restore_position(
         raise refuse(" must be what state_dict() returned", state)
     if state.get("version") != VERSION:
         raise refuse(f"['version'] must be {VERSION}", state.get("version"))
-    for key in ("epoch", "delivered"):
-        number = state.get(key)
-        if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-            raise refuse(f"[{key!r}] must be a whole number >= 0", number)
-    if state.get("fingerprint") != fingerprint(identity):
+    for key, minimum in (("epoch", 0), ("delivered", 0), ("world_size", 1)):
+        if not _is_count(state.get(key), minimum):
+            raise refuse(f"[{key!r}] must be a whole number >= {minimum}", state.get(key))
+    worlds = state.get("earlier_worlds")
+    if not _are_worlds(worlds):
+        raise refuse("['earlier_worlds'] must be pairs of whole numbers, two at most", worlds)
+    if state.get("fingerprint") != fingerprint(recipe.identity):
         raise refuse(
-            f"['fingerprint'] must be {fingerprint(identity)!r} (it was saved by a pipeline of "
-            "other stages, or with other arguments)",
+            f"['fingerprint'] must be {fingerprint(recipe.identity)!r} (it was saved by a pipeline "
+            "of other stages, or with other arguments)",
             state.get("fingerprint"),
         )
-    if state.get("seed") != _as_json(seeds):
-        raise refuse(f"['seed'] must be {_as_json(seeds)!r}", state.get("seed"))
-    return Position(state["epoch"], state["delivered"])
+    if state.get("seed") != recipe.seed:
+        raise refuse(f"['seed'] must be {recipe.seed!r}", state.get("seed"))
+    earlier = tuple((num_shards, num_samples) for num_shards, num_samples in worlds)
+    return Position(state["epoch"], state["delivered"], earlier), state["world_size"]
 
 
-def _as_json(seeds: Sequence[int]) -> int | list[int] | None:
-    if not seeds:
-        return None
-    return seeds[0] if len(seeds) == 1 else list(seeds)
+def _is_count(value: object, minimum: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= minimum
+
+
+def _are_worlds(worlds: object) -> TypeGuard[list[list[int]]]:
+    return (
+        isinstance(worlds, list)
+        and len(worlds) <= 2
+        and all(isinstance(world, list) and len(world) == 2 for world in worlds)
+        and all(_is_count(number, 1) for world in worlds for number in world)
+    )

@@ -91,6 +91,7 @@ def test_a_state_is_small_json():
         "delivered": 1,
         "seed": 3,
         "world_size": 1,
+        "earlier_worlds": [],
         "skipped": {"count": 0, "ordinals": []},
         "fingerprint": state["fingerprint"],
     }
