@@ -1,8 +1,9 @@
 """Packing: samples into bins of a token budget, best fit first.
 
-A sample goes where it leaves the least room, into a new bin only if it fits nowhere. Finding that
-bin takes O(log max_tokens), however many bins are open. A bin is a batch: fed, its LoD is the
-packing (``cu_seqlens``, ``max_seqlen``, segment ids and positions are read off it).
+A sample goes where it leaves the least room, into a new bin only if it fits nowhere. Open bins are
+kept in order of their room, so that one is found by bisection, O(log bins), however many are open.
+A bin is a batch: fed, its LoD is the packing (``cu_seqlens``, ``max_seqlen``, segment ids and
+positions are read off it).
 
 Of any two open bins one is more than half full, or the later one would not have been begun. So one
 at most is nearly empty: that one waits for more, or is what ``drop_last`` leaves out.
@@ -10,20 +11,23 @@ at most is nearly empty: that one waits for more, or is what ``drop_last`` leave
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Iterator
 from operator import itemgetter
 
 from gpufeed.reader.padding import Filling
 from gpufeed.reader.tokens import Measured
 
-__all__ = ["NUM_OPEN", "NumberSet", "Packer"]
+__all__ = ["NUM_OPEN", "Packer", "SortedNumbers"]
 
 # Bins that wait for a sample to fill them. More bins fill better (16: 98.7 to 99.4% of realistic
 # lengths; 64: 99.1 to 99.6%; 256: 99.3 to 99.7%), and hold samples back for longer.
 NUM_OPEN = 64
 
-_BITS = 6  # of a number that one level of the tree decides
-_MASK = (1 << _BITS) - 1
+# An open bin is one number: its room, and in the low bits which bin it is. So numbers ascend with
+# the room, and of bins with the same room with the age.
+_BITS = 48
+_WHICH = (1 << _BITS) - 1
 
 
 class Packer:
@@ -47,9 +51,8 @@ class Packer:
         self._max_tokens = max_tokens
         self._window = window
         self._waiting: list[Measured] = []
-        self._rooms = NumberSet(max_tokens)
-        self._by_room: dict[int, dict[int, Filling]] = {}  # those of a room by their number
-        self._open: dict[int, int] = {}  # number of a bin to its room, the oldest bin first
+        self._open: dict[int, Filling] = {}  # the oldest first
+        self._rooms = SortedNumbers()
         self._num_begun = 0
 
     def done(self, samples: Iterator[Measured]) -> Iterator[Filling]:
@@ -81,101 +84,81 @@ class Packer:
 
     def _put(self, length: int, sample: object) -> Filling | None:
         """Put a sample where it fits best; return the bin if that fills it."""
-        room = self._rooms.at_least(length)
-        if room is None:
-            room, number, bin_ = self._max_tokens, self._num_begun, Filling(next(self._sizes))
+        found = self._rooms.pop_from(length << _BITS)
+        if found is None:
+            found = self._max_tokens << _BITS | self._num_begun
+            self._open[self._num_begun] = Filling(next(self._sizes))
             self._num_begun += 1
-        else:
-            same = self._by_room[room]
-            number, bin_ = same.popitem()
-            if not same:
-                self._forget(room)
+        which = found & _WHICH
+        bin_ = self._open[which]
         bin_.add(length, sample)
-        room -= length
-        if not room or bin_.is_full:
-            self._open.pop(number, None)
-            return bin_
-        if room not in self._by_room:
-            self._by_room[room] = {}
-            self._rooms.add(room)
-        self._by_room[room][number] = bin_
-        self._open[number] = room
+        if bin_.num_tokens == self._max_tokens or bin_.is_full:
+            return self._open.pop(which)
+        self._rooms.add(found - (length << _BITS))
         return None
 
-    def _forget(self, room: int) -> None:
-        del self._by_room[room]
-        self._rooms.discard(room)
-
-    def _close(self, number: int) -> Filling:
-        room = self._open.pop(number)
-        same = self._by_room[room]
-        bin_ = same.pop(number)
-        if not same:
-            self._forget(room)
+    def _close(self, which: int) -> Filling:
+        bin_ = self._open.pop(which)
+        self._rooms.pop_from((self._max_tokens - bin_.num_tokens) << _BITS | which)
         return bin_
 
     def _close_all_but(self, kept: int | None) -> Iterator[Filling]:
-        for number in list(self._open):
-            if number != kept:
-                yield self._close(number)
+        for which in list(self._open):
+            if which != kept:
+                yield self._close(which)
 
     def _emptiest(self) -> int | None:
-        return max(self._open, key=self._open.__getitem__, default=None)
+        largest = self._rooms.largest()
+        return None if largest is None else largest & _WHICH
 
 
-class NumberSet:
-    """A set of whole numbers that finds the smallest one from a given number on.
+class SortedNumbers:
+    """Whole numbers in order, of which the smallest one from a given number on can be taken.
 
-    >>> numbers = NumberSet(maximum=100)
-    >>> numbers.add(7)
+    >>> numbers = SortedNumbers()
     >>> numbers.add(80)
-    >>> [numbers.at_least(7), numbers.at_least(8), numbers.at_least(81)]
-    [7, 80, None]
+    >>> numbers.add(7)
+    >>> [numbers.pop_from(8), numbers.pop_from(8), numbers.largest()]
+    [80, None, 7]
 
-    A tree of 64-bit words: bit ``b`` of word ``w`` says that word ``64 w + b`` of the level below
-    is not 0, and on the lowest level that ``64 w + b`` is in the set. So every operation takes
-    one step a level, O(log maximum), and memory grows with the set and not with ``maximum``.
-
-    Args:
-        maximum: The largest number that it may hold.
+    Kept in blocks: one list is found by bisection as fast, but a number that is put into the
+    middle of a long one moves all that follow it.
     """
 
-    def __init__(self, maximum: int) -> None:
-        num_levels = max(1, -(-maximum.bit_length() // _BITS))
-        self._levels: list[dict[int, int]] = [{} for _ in range(num_levels)]
+    LONGEST = 512  # numbers a block
+
+    def __init__(self) -> None:
+        self._blocks: list[list[int]] = []
+        self._lasts: list[int] = []  # of each block
 
     def add(self, number: int) -> None:
         """Put a number in."""
-        for words in self._levels:
-            number, bit = number >> _BITS, 1 << (number & _MASK)
-            word = words.get(number, 0)
-            words[number] = word | bit
-            if word:
-                return
+        if not self._blocks:
+            self._blocks.append([])
+            self._lasts.append(number)
+        at = min(bisect_left(self._lasts, number), len(self._lasts) - 1)
+        block = self._blocks[at]
+        insort(block, number)
+        if len(block) > self.LONGEST:
+            half = len(block) // 2
+            self._blocks[at : at + 1] = [block[:half], block[half:]]
+            self._lasts.insert(at, block[half - 1])
+            at += 1
+        self._lasts[at] = block[-1]
 
-    def discard(self, number: int) -> None:
-        """Take a number out that is in it."""
-        for words in self._levels:
-            number, bit = number >> _BITS, 1 << (number & _MASK)
-            word = words[number] & ~bit
-            if word:
-                words[number] = word
-                return
-            del words[number]
+    def pop_from(self, number: int) -> int | None:
+        """Take out the smallest number that is ``number`` or larger; None if none is."""
+        at = bisect_left(self._lasts, number)
+        if at == len(self._lasts):
+            return None
+        block = self._blocks[at]
+        found = block.pop(bisect_left(block, number))
+        if not block:
+            del self._blocks[at], self._lasts[at]
+        else:
+            self._lasts[at] = block[-1]
+        return found
 
-    def at_least(self, number: int) -> int | None:
-        """Return the smallest number in the set that is ``number`` or larger; None if none is."""
-        for level, words in enumerate(self._levels):
-            number, bit = number >> _BITS, number & _MASK
-            word = words.get(number, 0) >> bit
-            if word:
-                number = (number << _BITS) + bit + _lowest_bit(word)
-                for lower in reversed(self._levels[:level]):
-                    number = (number << _BITS) + _lowest_bit(lower[number])
-                return number
-            number += 1  # on the level above, whatever comes after this word
-        return None
-
-
-def _lowest_bit(word: int) -> int:
-    return (word & -word).bit_length() - 1
+    def largest(self) -> int | None:
+        """Return the largest number; None if there is none."""
+        return self._lasts[-1] if self._lasts else None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from bisect import bisect_left
 from collections import Counter
 from typing import Any
 
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 
 from gpufeed.columnar import ColumnarBatch
 from gpufeed.reader import batch
-from gpufeed.reader.packing import NUM_OPEN, NumberSet
+from gpufeed.reader.packing import NUM_OPEN, SortedNumbers
 from gpufeed.tensor import LoDTensor
 
 BUDGET = 12
@@ -113,12 +114,11 @@ def test_packing_is_best_fit(lengths):
         fitting = [bin_ for bin_ in bins if sum(bin_) + length <= BUDGET]
         if fitting:
             fullest = max(map(sum, fitting))
-            # The latest to reach that room; all of them are alike in what they can take.
             next(bin_ for bin_ in fitting if sum(bin_) == fullest).append(length)
         else:
             bins.append([length])
     packed = list(batch(lambda: lengths, max_tokens=BUDGET, length=int, pack=True))
-    assert Counter(map(sum, packed)) == Counter(map(sum, bins))
+    assert Counter(map(tuple, packed)) == Counter(map(tuple, bins))
 
 
 @given(st.lists(st.integers(0, BUDGET), max_size=NUM_OPEN))
@@ -127,15 +127,20 @@ def test_one_bin_at_most_is_left_half_empty(lengths):
     assert sum(2 * sum(bin_) <= BUDGET for bin_ in packed) <= 1
 
 
-@given(st.sets(st.integers(0, 5000)), st.sets(st.integers(0, 5000)), st.integers(0, 5001))
-def test_a_number_set_finds_what_a_scan_finds(added, discarded, wanted):
-    numbers = NumberSet(5001)
-    for number in added:
-        numbers.add(number)
-    for number in added & discarded:
-        numbers.discard(number)
-    left = added - discarded
-    assert numbers.at_least(wanted) == min((n for n in left if n >= wanted), default=None)
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 30)), max_size=60), st.integers(1, 6))
+def test_sorted_numbers_are_a_sorted_list(steps, longest):
+    numbers, expected = SortedNumbers(), []
+    numbers.LONGEST = longest
+    for is_added, number in steps:
+        if is_added:
+            numbers.add(number)
+            expected = sorted([*expected, number])
+        else:
+            at = bisect_left(expected, number)
+            found = expected.pop(at) if at < len(expected) else None
+            assert numbers.pop_from(number) == found
+        assert list(itertools.chain.from_iterable(numbers._blocks)) == expected
+        assert numbers.largest() == (expected[-1] if expected else None)
 
 
 def columnar(lengths: list[int], cuts: list[int]) -> Any:

@@ -1,11 +1,11 @@
-"""Packing: best fit, bounded waiting, and the set of numbers that finds the bin."""
+"""Packing: best fit, bounded waiting, and the order of rooms that finds the bin."""
 
 from __future__ import annotations
 
 import pytest
 
 from gpufeed.reader import batch
-from gpufeed.reader.packing import NUM_OPEN, NumberSet
+from gpufeed.reader.packing import NUM_OPEN, SortedNumbers
 
 
 def of_lengths(*lengths):
@@ -28,9 +28,9 @@ def test_a_new_bin_is_begun_only_if_it_fits_nowhere():
     assert packed(6, 7, 5, 1) == [[6], [7, 1], [5]]
 
 
-def test_of_bins_with_the_same_room_the_latest_is_filled():
+def test_of_bins_with_the_same_room_the_oldest_is_filled():
     bins = batch(of_lengths(6, 6, 4), max_tokens=10, pack=True)
-    assert list(bins) == [[[1] * 6, [2] * 4], [[0] * 6]]
+    assert list(bins) == [[[0] * 6, [2] * 4], [[1] * 6]]
 
 
 def test_full_bins_leave_at_once_and_the_others_in_the_order_they_were_begun():
@@ -51,11 +51,11 @@ def test_a_bin_holds_no_more_samples_than_batch_size():
 
 
 def test_the_oldest_bin_leaves_when_too_many_are_open():
-    samples = [6] * (NUM_OPEN + 1) + [4]
+    samples = [6] * (NUM_OPEN + 1) + [4, 7]
     bins = batch(of_lengths(*samples), max_tokens=10, pack=True)()
     assert next(bins) == [[0] * 6]
-    assert next(bins) == [[NUM_OPEN] * 6, [NUM_OPEN + 1] * 4]
-    assert next(bins) == [[1] * 6]
+    assert next(bins) == [[1] * 6, [NUM_OPEN + 1] * 4]
+    assert [next(bins), next(bins)] == [[[2] * 6], [[3] * 6]]
 
 
 def test_a_window_is_packed_longest_first():
@@ -100,22 +100,21 @@ def test_bins_in_batches_are_one_lod_level_more():
     assert feeder.feed(next(rows()))["ids"].lod() == [[0, 2, 3], [0, 3, 4, 6]]
 
 
-@pytest.mark.parametrize("maximum", [0, 1, 63, 64, 4095, 4096, 10**12])
-def test_a_number_set_holds_its_bounds(maximum):
-    numbers = NumberSet(maximum)
-    assert numbers.at_least(0) is None
-    numbers.add(maximum)
-    assert numbers.at_least(0) == numbers.at_least(maximum) == maximum
-    assert numbers.at_least(maximum + 1) is None
-    numbers.add(maximum)
-    numbers.discard(maximum)
-    assert numbers.at_least(0) is None
-
-
-def test_a_number_set_is_as_small_as_what_it_holds():
-    numbers = NumberSet(10**12)
-    for number in range(0, 10**12, 10**10):
+def test_sorted_numbers_are_taken_from_a_number_on():
+    numbers = SortedNumbers()
+    assert numbers.largest() is None
+    assert numbers.pop_from(0) is None
+    for number in (5, 9, 5):
         numbers.add(number)
-    for number in range(0, 10**12, 10**10):
-        numbers.discard(number)
-    assert not any(numbers._levels)
+    assert [numbers.pop_from(5), numbers.pop_from(5), numbers.pop_from(5)] == [5, 5, 9]
+    assert numbers.largest() is None
+
+
+@pytest.mark.parametrize("order", [range(2000), range(2000, 0, -1)])
+def test_no_block_of_sorted_numbers_grows_without_bound(order):
+    numbers = SortedNumbers()
+    for number in order:
+        numbers.add(number)
+    assert max(map(len, numbers._blocks)) <= SortedNumbers.LONGEST
+    assert [numbers.pop_from(0) for _ in order] == sorted(order)
+    assert numbers._blocks == numbers._lasts == []
