@@ -10,7 +10,17 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gpufeed import creator, dataset, formats, interop, layers, observe, reader, stateful
+    from gpufeed import (
+        creator,
+        dataset,
+        formats,
+        interop,
+        layers,
+        observe,
+        provider,
+        reader,
+        stateful,
+    )
     from gpufeed.columnar import ColumnarBatch
     from gpufeed.create import LoDTensorArray, create_lod_tensor, create_random_int_lodtensor
     from gpufeed.device import array_module, cuda_places, virtual_devices, virtual_stream
@@ -39,6 +49,7 @@ if TYPE_CHECKING:
         cpu_places,
         local_place,
     )
+    from gpufeed.provider.sources import define_py_data_sources2
     from gpufeed.reader.batch import batch
     from gpufeed.reader.skipping import Skip
     from gpufeed.sparse import SparseRows
@@ -97,6 +108,7 @@ __all__ = [
     "dataset",
     "default_main_program",
     "default_startup_program",
+    "define_py_data_sources2",
     "formats",
     "interop",
     "layers",
@@ -105,6 +117,7 @@ __all__ = [
     "open_files",
     "open_recordio_file",
     "program_guard",
+    "provider",
     "py_reader",
     "random_data_generator",
     "reader",
@@ -136,6 +149,7 @@ _HOMES = {
     "feed": ("Feed",),
     "feeder": ("DataFeeder",),
     "places": ("CPUPlace", "CUDAPinnedPlace", "CUDAPlace", "Place", "cpu_places", "local_place"),
+    "provider.sources": ("define_py_data_sources2",),
     "reader.batch": ("batch",),
     "reader.skipping": ("Skip",),
     "sparse": ("SparseRows",),

@@ -44,7 +44,7 @@ LAYERS = {
             "feeder",
         ),
     ],
-    "faces": ["stateful", "layers", "executor", "observe", "demo", "cli", "__main__"],
+    "faces": ["provider", "stateful", "layers", "executor", "observe", "demo", "cli", "__main__"],
     "root": [""],
 }
 ENTRIES = [entry for layer in LAYERS.values() for entry in layer]
