@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from gpufeed.executor import Executor, ParallelExecutor
     from gpufeed.feed import Feed
     from gpufeed.feeder import DataFeeder
+    from gpufeed.formats.recordio.writer import RecordIOWriter
     from gpufeed.places import (
         CPUPlace,
         CUDAPinnedPlace,
@@ -93,6 +94,7 @@ __all__ = [
     "Program",
     "ReaderError",
     "ReaderTimeout",
+    "RecordIOWriter",
     "Skip",
     "SparseRows",
     "Variable",
@@ -148,6 +150,7 @@ _HOMES = {
     "executor": ("Executor", "ParallelExecutor"),
     "feed": ("Feed",),
     "feeder": ("DataFeeder",),
+    "formats.recordio.writer": ("RecordIOWriter",),
     "places": ("CPUPlace", "CUDAPinnedPlace", "CUDAPlace", "Place", "cpu_places", "local_place"),
     "provider.sources": ("define_py_data_sources2",),
     "reader.batch": ("batch",),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from gpufeed.creator.arrays import idx, np_array, npy
 from gpufeed.creator.files import open  # noqa: A004 - the public name
+from gpufeed.creator.records import recordio
 from gpufeed.creator.text import csv, jsonl, svmlight, text_file
 
-__all__ = ["csv", "idx", "jsonl", "np_array", "npy", "open", "svmlight", "text_file"]
+__all__ = ["csv", "idx", "jsonl", "np_array", "npy", "open", "recordio", "svmlight", "text_file"]

@@ -18,6 +18,7 @@ from gpufeed.formats.csv import check_csv, read_csv
 from gpufeed.formats.idx import IdxFile
 from gpufeed.formats.jsonl import check_jsonl, read_jsonl
 from gpufeed.formats.npy import check_npy, read_npy
+from gpufeed.formats.recordio import RecordIOFile, check_recordio
 from gpufeed.formats.source import PathLike, Source, locate
 from gpufeed.formats.svmlight import check_svmlight, read_svmlight
 from gpufeed.formats.text import read_text
@@ -129,3 +130,4 @@ register("idx", IdxFile, endings=[".idx", "idx1-ubyte", "idx2-ubyte", "idx3-ubyt
 register("svmlight", read_svmlight, endings=[".svm", ".svmlight", ".libsvm"], check=check_svmlight)
 register("jsonl", read_jsonl, endings=[".jsonl", ".ndjson"], check=check_jsonl)
 register("npy", read_npy, endings=[".npy", ".npz"], check=check_npy)
+register("recordio", RecordIOFile, endings=[".recordio", ".rec"], check=check_recordio)
