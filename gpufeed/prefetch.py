@@ -38,7 +38,6 @@ from gpufeed.reader.batch import batch_stats
 
 __all__ = ["FeedOptions", "FeedReader"]
 
-STAGE = "decorate_reader"
 Feeds = Feed | list[Feed]
 Group = Callable[[Iterable[Batch]], Iterator[list[Batch]]]
 Planner = Callable[[Batch, Place], BatchPlan]
@@ -47,19 +46,24 @@ log = logging.getLogger("gpufeed")
 
 @dataclass(frozen=True)
 class FeedOptions:
-    """How a feed reader runs; `DataFeeder.decorate_reader` says what each means."""
+    """How a feed reader runs; `DataFeeder.decorate_reader` says what each means.
+
+    Attributes:
+        stage: Its name, in messages and of its threads.
+    """
 
     prefetch: int
     streams: Sequence[object | None]
-    max_bytes_ahead: int | None
-    timeout_s: float | None
-    stall_warning_s: float | None
-    progress: bool
-    trace: str | None
+    max_bytes_ahead: int | None = None
+    timeout_s: float | None = None
+    stall_warning_s: float | None = 30
+    progress: bool = False
+    trace: str | None = None
+    stage: str = "decorate_reader"
 
 
 class FeedReader(Reader[Feeds]):
-    """A reader of feeds, made by `DataFeeder.decorate_reader`.
+    """A reader of feeds, made by `DataFeeder.decorate_reader` and `double_buffer`.
 
     Call it, or iterate it, for one pass. It is a context manager whose end closes what still runs.
 
@@ -81,7 +85,7 @@ class FeedReader(Reader[Feeds]):
         pool: StagingPool,
         options: FeedOptions,
     ) -> None:
-        super().__init__(STAGE, reader, **(grouping or {}))
+        super().__init__(options.stage, reader, **(grouping or {}))
         self._reader = reader
         self._plan = plan
         self._places = places
@@ -126,6 +130,10 @@ class FeedReader(Reader[Feeds]):
                 self._pool.give_back(stagings, depth)
             record.write()
 
+    def num_taken(self, num: int) -> int | None:
+        """Return how many mini-batches ``num`` steps are made of."""
+        return num * len(self._places)
+
     def _hand_out(self, step: _Step | None, producer: _Producer, bar: Any) -> list[Feeds]:
         if step is None:
             return []
@@ -161,6 +169,7 @@ class FeedReader(Reader[Feeds]):
             num_held=self._pool.num_held,
             num_slabs=self._pool.num_slabs,
             slab_nbytes=self._pool.nbytes,
+            num_skipped=self.skipped()["count"],
             batches=batch_stats(self),
         )
 
@@ -282,8 +291,8 @@ class _Producer:
 
 def _run_ahead(producer: _Producer, options: FeedOptions) -> Generator[_Step, None, None]:
     """Yield the producer's steps, made by a thread that is up to ``prefetch`` steps ahead."""
-    channel: Channel[_Step] = Channel(options.prefetch, name=STAGE)
-    with ThreadGroup(STAGE, channel, producer) as group:
+    channel: Channel[_Step] = Channel(options.prefetch, name=options.stage)
+    with ThreadGroup(options.stage, channel, producer) as group:
         group.start("feed", producer.steps, channel)
         try:
             while True:
@@ -307,11 +316,11 @@ def _wait(
             return
         log.warning(
             "%s: no feed for %g s, waiting for step %d of this pass in process %d: %s",
-            *(STAGE, warn_s, producer.number, os.getpid(), group.stacks()),
+            *(options.stage, warn_s, producer.number, os.getpid(), group.stacks()),
         )
         timeout_s = None if timeout_s is None else timeout_s - warn_s
     if not channel.wait(timeout_s):
         raise ReaderTimeout(
-            f"{STAGE}: no feed for {options.timeout_s:g} s, waiting for step {producer.number} "
-            f"of this pass: {group.stacks()}"
+            f"{options.stage}: no feed for {options.timeout_s:g} s, waiting for step "
+            f"{producer.number} of this pass: {group.stacks()}"
         )

@@ -106,6 +106,11 @@ class FilesReader(ShardedReader[Any]):
             for path, opener in files:
                 _require_skipping(f"{creator}.on_error", path, opener)
 
+    @property
+    def is_columnar(self) -> bool:
+        """Whether it was asked for record batches."""
+        return bool(self._options.get("columnar"))
+
     def open(self, epoch: int, skip: int) -> Iterator[Any]:
         """Skip files that know their number of samples without reading them."""
         files, division, worlds = self._located(), self.division, self.worlds

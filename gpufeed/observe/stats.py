@@ -26,6 +26,7 @@ class FeedStats:
         blocked_s: Seconds it waited for the consumer to take something.
         wait_s: Seconds the consumer waited for a feed.
         compute_s: Seconds the consumer spent between two feeds.
+        num_skipped: Samples that stages with ``on_error`` left out, in the last pass.
         num_held: Delivered feeds that were not taken back yet, the current ones included.
         slab_nbytes: Bytes of the slabs of all places.
         num_slabs: Slabs made since the feeder was built; flat in steady state.
@@ -41,6 +42,7 @@ class FeedStats:
     blocked_s: float = 0.0
     wait_s: float = 0.0
     compute_s: float = 0.0
+    num_skipped: int = 0
     num_held: int = 0
     slab_nbytes: int = 0
     num_slabs: int = 0

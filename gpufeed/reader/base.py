@@ -107,6 +107,11 @@ class Reader(ABC, Generic[T]):
         self._skipped_before: Mapping[str, Any] | None = None  # as the loaded state has it
         self._passes: WeakSet[Generator[T, None, None]] = WeakSet()
 
+    @property
+    def is_columnar(self) -> bool:
+        """Whether a source yields record batches, which count as one sample each until cut."""
+        return any(source.is_columnar for source in self.sources if isinstance(source, Reader))
+
     @abstractmethod
     def open(self, epoch: int, skip: int) -> Iterator[T]:
         """Return a fresh iterator over pass ``epoch`` without its first ``skip`` samples.

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from gpufeed.checks import whole_number
 from gpufeed.errors import FieldError
-from gpufeed.reader.base import AnyReader, Reader, drain
+from gpufeed.reader.base import AnyReader, Reader, count_of, drain
 from gpufeed.reader.blocks import blocks
 from gpufeed.reader.kinds import reading_samples
 from gpufeed.reader.packing import Packer
@@ -206,6 +206,24 @@ class Batch(Reader[list[T]]):
             for filling in done:
                 self._stats.count(filling)
                 yield make(filling.samples)
+
+    def count(self) -> int | None:
+        """Return the number of batches, where samples are counted and nothing but their number."""
+        num_samples = count_of(self._reader)
+        if num_samples is None or self._num_a_batch is None:
+            return None
+        return (num_samples + (0 if self.drop_last else self._num_a_batch - 1)) // self._num_a_batch
+
+    def num_taken(self, num: int) -> int | None:
+        """Return how many samples ``num`` full batches hold, where each holds equally many."""
+        return None if self._num_a_batch is None else num * self._num_a_batch
+
+    @property
+    def _num_a_batch(self) -> int | None:
+        """How many samples of the source each batch holds, in its order; None if they differ."""
+        if callable(self.batch_size) or self._is_measured or self.is_columnar:
+            return None
+        return self.batch_size
 
     def _sizes(self, epoch: int) -> Iterator[int]:
         """Return how many samples each batch of a pass may hold."""

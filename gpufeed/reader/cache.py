@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from gpufeed.checks import whole_number
 from gpufeed.errors import ReaderError
-from gpufeed.reader.base import AnyReader, Reader, drain, reading
+from gpufeed.reader.base import AnyReader, Reader, count_of, drain, reading
 
 __all__ = ["Fake", "cache"]
 
@@ -44,6 +44,9 @@ class _Cache(Reader[T]):
         if self._samples is None:
             return self._open_and_keep(skip)
         return map(self._samples.__getitem__, range(skip, len(self._samples)))
+
+    def count(self) -> int | None:
+        return count_of(self._reader) if self._samples is None else len(self._samples)
 
     def _open_and_keep(self, skip: int) -> Iterator[T]:
         samples: list[T] = []
@@ -90,6 +93,9 @@ class _Faked(Reader[T]):
         num_left = self._data_num - skip
         if num_left > 0:
             yield from repeat(self._first_sample(), num_left)
+
+    def count(self) -> int:
+        return self._data_num
 
     def _first_sample(self) -> T:
         if not self._first:

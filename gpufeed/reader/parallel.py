@@ -1,4 +1,4 @@
-"""Stages that run on threads: reading ahead, and mapping with many threads at once.
+"""Stages that run on threads or in processes: reading ahead, and mapping by many at once.
 
 Backpressure of `xmap_readers`: the consumer grants the reading thread as many samples as fit into
 the window, and grants more as it receives. So the window bounds everything between the source and
@@ -12,8 +12,8 @@ failure and is dropped, and whatever is already being mapped may come before it 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, closing
 from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
@@ -21,16 +21,34 @@ from typing import Any, TypeVar
 from gpufeed.checks import positive_s, whole_number
 from gpufeed.device.channel import Channel, EndOfChannel
 from gpufeed.device.threads import ThreadGroup, run_ahead
-from gpufeed.reader.base import AnyReader, Reader, identity_of, open_reader, reading
+from gpufeed.reader.base import (
+    AnyReader,
+    Reader,
+    count_of,
+    drain,
+    identity_of,
+    open_reader,
+    reading,
+)
+from gpufeed.reader.rng import PassRng, pass_rng, rng_seed
+from gpufeed.reader.skipping import OnError, Skip, SkipLog, skip_policy
+from gpufeed.workers.frames import Entry, Kind
+from gpufeed.workers.payload import pack
+from gpufeed.workers.pool import Pool
+from gpufeed.workers.worker import MapSamples, numbered
 
 __all__ = ["buffered", "xmap_readers"]
 
 T = TypeVar("T")
 R = TypeVar("R")
 
-# What became of one sample: its number in the pass, its value, and the error instead of a value.
+# What became of one sample: its number in the pass, a `Kind`, and its value or error.
 # Plain tuples, because one is made for every sample and every stage.
-Outcome = tuple[int, Any, BaseException | None]
+Outcome = tuple[int, int, Any]
+Outcomes = Generator[Outcome, None, None]
+
+# Most samples sent to a worker at once where ``buffer_size`` sets no bound.
+_MAX_CHUNK = 64
 
 
 def buffered(reader: AnyReader[T], size: int) -> Reader[T]:
@@ -62,154 +80,325 @@ class _Buffered(Reader[T]):
     def open(self, epoch: int, skip: int) -> Iterator[T]:
         return run_ahead("buffered", partial(open_reader, self._reader, epoch, skip), self._size)
 
+    def count(self) -> int | None:
+        return count_of(self._reader)
+
+    def num_taken(self, num: int) -> int | None:
+        return num
+
     def identity(self) -> str:
         return identity_of(self._reader)
 
 
 def xmap_readers(
-    mapper: Callable[[T], R],
+    mapper: Callable[..., R],
     reader: AnyReader[T],
     process_num: int,
     buffer_size: int,
     order: bool = False,
     *,
+    processes: bool = False,
+    on_error: OnError = "raise",
+    rng: bool | int = False,
     timeout_s: float | None = None,
 ) -> Reader[R]:
-    """Yield ``mapper(sample)`` for every sample, mapped on ``process_num`` threads.
+    """Yield ``mapper(sample)`` for every sample, mapped by ``process_num`` threads or processes.
 
     >>> list(xmap_readers(str.upper, lambda: "abc", process_num=2, buffer_size=4, order=True))
     ['A', 'B', 'C']
 
     Threads run side by side where the mapper releases the GIL: reading files, decoding, NumPy.
+    Processes do so for any mapper. They are started with a pass and never run the script again:
+    the mapper is pickled, by value if it is defined in ``__main__``, and samples go through shared
+    memory, arrays without being pickled. An array that arrives is the receiver's to keep or change.
 
     Args:
-        mapper: Called on the threads, by several at once.
-        reader: Called and iterated on a thread of its own.
-        process_num: Mapping threads.
+        mapper: Called by several at once.
+        reader: Called and iterated on a thread of its own, in this process.
+        process_num: Mapping threads or processes.
         buffer_size: At most ``buffer_size + process_num`` samples are read and not yet delivered;
             0 or less is unbounded.
         order: Deliver in the reader's order, else as they are done. Only with it can a pipeline
             be resumed.
+        processes: Map in processes.
+        on_error: What to do when ``mapper`` raises: ``"raise"``, ``"skip"`` the sample, or `Skip`
+            with limits.
+        rng: Whether ``mapper`` takes a `numpy.random.Generator` as its last argument, True or a
+            seed. What it draws depends on the seed, the epoch and the number of the sample only,
+            and not on who maps it; it is reseated for each sample, so ``mapper`` must not keep it.
         timeout_s: How long a sample may take; None is for ever.
 
     Raises:
         FieldError: ``process_num`` is not a whole number >= 1, ``buffer_size`` no whole number,
-            or ``timeout_s`` not above 0.
+            ``timeout_s`` not above 0, or ``on_error`` or ``rng`` something else.
+        ReaderError: On iteration: ``mapper`` cannot be pickled, or shared memory is short.
+        WorkerDied: On iteration, after the samples before: a process was killed, or ended itself.
         ReaderTimeout: On iteration: nothing arrived for ``timeout_s``.
 
     Source: ``paddle.reader.xmap_readers``; here errors arrive, nothing spins, and leaving the
-    loop ends the threads.
+    loop ends the threads and processes.
     """
-    return _Xmap(mapper, reader, process_num, buffer_size, order, timeout_s)
+    return _Xmap(
+        mapper,
+        reader,
+        whole_number("xmap_readers.process_num", process_num, minimum=1),
+        whole_number("xmap_readers.buffer_size", buffer_size),
+        order=bool(order),
+        processes=bool(processes),
+        policy=skip_policy("xmap_readers.on_error", on_error),
+        seed=rng_seed("xmap_readers.rng", rng),
+        timeout_s=positive_s("xmap_readers.timeout_s", timeout_s),
+    )
 
 
 class _Xmap(Reader[R]):
     def __init__(
         self,
-        mapper: Callable[[T], R],
+        mapper: Callable[..., R],
         reader: AnyReader[T],
         process_num: int,
         buffer_size: int,
+        *,
         order: bool,
+        processes: bool,
+        policy: Skip | None,
+        seed: int | None,
         timeout_s: float | None,
     ) -> None:
-        self._process_num = whole_number("xmap_readers.process_num", process_num, minimum=1)
-        self._buffer_size = whole_number("xmap_readers.buffer_size", buffer_size)
-        self._order = bool(order)
-        self._timeout_s = positive_s("xmap_readers.timeout_s", timeout_s)
+        options = {"processes": processes or None, "on_error": policy, "rng": seed}
         super().__init__(
             "xmap_readers",
             reader,
             functions=(mapper,),
-            process_num=self._process_num,
-            buffer_size=self._buffer_size,
-            order=self._order,
+            process_num=process_num,
+            buffer_size=buffer_size,
+            order=order,
+            **{key: value for key, value in options.items() if value is not None},
         )
         self._mapper, self._reader = mapper, reader
+        self._process_num, self._buffer_size = process_num, buffer_size
+        self._order, self._processes = order, processes
+        self._policy, self._seed, self._timeout_s = policy, seed, timeout_s
 
     def open(self, epoch: int, skip: int) -> Iterator[R]:
-        """Skip without calling the mapper, as `map_readers` does."""
-        grants: Channel[int] = Channel()
+        """Skip without calling the mapper, as `map_readers` does, unless it may leave some out."""
+        begin = skip if self._policy is None else 0
+        log = None if self._policy is None else self.start_skipping(self._policy)
+        window = _Window(self._process_num, self._buffer_size)
+        source = partial(_read, partial(reading, self._reader, epoch, begin), window.grants, begin)
+        rng = None if self._seed is None else pass_rng(self, self._seed, epoch)
+        map_all = self._map_in_processes if self._processes else self._map_on_threads
+        arrange = _in_order if self._order else _as_done
+        with closing(map_all(source, window, begin, rng)) as outcomes:
+            window.open()
+            mapped = arrange(outcomes, window, begin, log)
+            drain(mapped, skip - begin)
+            yield from mapped
+
+    def _map_on_threads(
+        self,
+        source: Callable[[], Outcomes],
+        window: _Window,
+        begin: int,
+        rng: PassRng | None,
+    ) -> Outcomes:
         samples: Channel[Outcome] = Channel()
         outcomes: Channel[Outcome] = Channel(num_producers=self._process_num, name=self.name)
-        source = partial(reading, self._reader, epoch, skip)
-        with ThreadGroup(self.name, grants, samples, outcomes) as group:
-            group.start("xmap-reader", partial(_read, source, grants), samples)
+        on_error = samples.close if self._policy is None else _go_on
+        with ThreadGroup(self.name, window.grants, samples, outcomes) as group:
+            group.start("xmap-reader", source, samples)
             for number in range(self._process_num):
-                role = f"xmap-mapper-{number}"
-                group.start(role, partial(_map, self._mapper, samples), outcomes)
-            arrange = _in_order if self._order else _as_done
-            arrived = arrange(outcomes.drain(self._timeout_s))
-            yield from _grant_as_received(arrived, grants, self._process_num, self._buffer_size)
+                mapper = numbered(self._mapper, None if rng is None else rng.generators())
+                run = partial(_map, mapper, samples, on_error)
+                group.start(f"xmap-mapper-{number}", run, outcomes)
+            yield from outcomes.drain(self._timeout_s)
+
+    def _map_in_processes(
+        self,
+        source: Callable[[], Outcomes],
+        window: _Window,
+        begin: int,
+        rng: PassRng | None,
+    ) -> Outcomes:
+        work = MapSamples(
+            self._mapper,
+            None if rng is None else rng.generators,
+            stops_at_error=self._policy is None,
+        )
+        pool = Pool(
+            self.name,
+            self._process_num,
+            max_entries=window.chunk(self._process_num),
+            has_tasks=True,
+        )
+        sent: Channel[None] = Channel()
+        with pool, ThreadGroup(self.name, window.grants, sent, pool) as group:
+            pool.give_work([pack(self.name, work, {"mapper": self._mapper})])
+            group.start("xmap-reader", partial(_send, source, pool), sent)
+            yield from _arrived(pool, begin, self._timeout_s, work.stops_at_error)
+
+    def count(self) -> int | None:
+        return None if self._policy is not None else count_of(self._reader)
+
+    def num_taken(self, num: int) -> int | None:
+        return num if self._order and self._policy is None else None
 
     def identity(self) -> str:
-        return f"map_readers({identity_of(self._reader)})"
+        """Return the identity of the `map_readers` that yields the same."""
+        skips = "" if self._policy is None else ", on_error='skip'"
+        return f"map_readers({identity_of(self._reader)}{skips})"
 
     def unrepeatable(self) -> str | None:
         return None if self._order else "delivers as samples are done; pass order=True"
 
 
+class _Window:
+    """Samples that may be read and not yet be delivered; moves on as they are received.
+
+    Grants come in steps of half the buffer, so that the reading thread is woken once a step; at
+    the other end of a step there is still one sample a mapper, and half a buffer.
+    """
+
+    def __init__(self, process_num: int, buffer_size: int) -> None:
+        self.grants: Channel[int] = Channel()
+        self._size = process_num + buffer_size if buffer_size > 0 else sys.maxsize
+        self._step = max(1, buffer_size // 2) if buffer_size > 0 else sys.maxsize
+        self._num_received = 0
+
+    def open(self) -> None:
+        self.grants.put(self._size)
+
+    def move(self) -> None:
+        """Count a sample that was received."""
+        self._num_received += 1
+        if self._num_received == self._step:
+            self.grants.put(self._step)
+            self._num_received = 0
+
+    def chunk(self, process_num: int) -> int:
+        """Return how many samples may go to a worker at once, so that all have some."""
+        return min(_MAX_CHUNK, max(1, self._size // (4 * process_num)))
+
+
 def _read(
-    source: Callable[[], AbstractContextManager[Iterator[Any]]], grants: Channel[int]
-) -> Iterator[Outcome]:
-    """Number the samples, and read no more of them than were granted."""
-    number = 0
+    source: Callable[[], AbstractContextManager[Iterator[Any]]],
+    grants: Channel[int],
+    number: int,
+) -> Outcomes:
+    """Number the samples, and read no more of them than were granted; an END comes after them."""
     try:
         with source() as samples:
             for grant in grants.drain():
                 end = number + grant
                 for sample in islice(samples, grant):
-                    yield number, sample, None
+                    yield number, Kind.VALUE, sample
                     number += 1
                 if number < end:
-                    return
+                    break
     except GeneratorExit:
         raise
     except BaseException as error:  # noqa: BLE001 - handed to the consumer's thread
-        yield number, None, error
+        yield number, Kind.FAILURE, error
 
 
-def _map(mapper: Callable[[Any], Any], samples: Channel[Outcome]) -> Iterator[Outcome]:
+def _map(
+    mapper: Callable[[int, Any], Any], samples: Channel[Outcome], on_error: Callable[[], None]
+) -> Outcomes:
     while True:
         try:
-            number, sample, error = samples.get()
+            number, kind, value = samples.get()
         except EndOfChannel:
             return
-        if error is None:
+        if kind == Kind.VALUE:
             try:
-                sample = mapper(sample)
-            except BaseException as raised:  # noqa: BLE001 - handed to the consumer's thread
-                samples.close()
-                sample, error = None, raised
-        yield number, sample, error
-        del sample, error
+                value = mapper(number, value)
+            except BaseException as error:  # noqa: BLE001 - handed to the consumer's thread
+                on_error()
+                kind, value = Kind.ERROR, error
+        yield number, kind, value
+        del value
 
 
-def _in_order(outcomes: Iterator[Outcome]) -> Iterator[Any]:
-    early: dict[int, tuple[Any, BaseException | None]] = {}
-    wanted = 0
-    for number, value, error in outcomes:
-        early[number] = value, error
+def _go_on() -> None:
+    """Let what is queued behind a failure be mapped."""
+
+
+def _send(source: Callable[[], Outcomes], pool: Pool) -> Iterator[None]:
+    """Send the samples to the workers, then tell the consumer how many there are."""
+    assert pool.tasks is not None
+    number = -1
+    with closing(source()) as outcomes:
+        for number, kind, value in outcomes:
+            if kind == Kind.FAILURE:
+                pool.tell(Entry(number, kind, value))
+                break
+            if not pool.tasks.put(number, kind, value):
+                return
+            del value
+    pool.tell(Entry(number + 1, Kind.END, None))
+    pool.end_tasks()
+    yield from ()
+
+
+def _arrived(pool: Pool, begin: int, timeout_s: float | None, ends_at_error: bool) -> Outcomes:
+    """Yield what arrives from the workers, until every sample before the end, or a failure, has."""
+    early: set[int] = set()
+    wanted, end = begin, sys.maxsize
+    while wanted < end:
+        arrivals = pool.receive(timeout_s)
+        if not arrivals:
+            return
+        arrivals.reverse()
+        while arrivals:
+            _, (number, kind, value), _ = arrivals.pop()
+            if kind == Kind.END:
+                end = min(end, number)
+                continue
+            if number < 0:  # a worker that died between two samples, or could not begin
+                number = wanted
+            if kind == Kind.FAILURE or (kind == Kind.ERROR and ends_at_error):
+                end = min(end, number)
+            early.add(number)
+            while wanted in early:
+                early.remove(wanted)
+                wanted += 1
+            yield number, kind, value
+            del value
+
+
+def _in_order(
+    outcomes: Iterator[Outcome], window: _Window, wanted: int, log: SkipLog | None
+) -> Iterator[Any]:
+    early: dict[int, tuple[int, Any]] = {}
+    for number, kind, value in outcomes:
+        early[number] = kind, value
+        del value
         while wanted in early:
-            value, error = early.pop(wanted)
-            if error is not None:
-                try:
-                    raise error
-                finally:
-                    del error  # as in `Channel`: the error's traceback holds this frame
-            yield value
+            kind, value = early.pop(wanted)
+            window.move()
+            if kind == Kind.VALUE:
+                yield value
+            else:
+                _skip(log, wanted, kind, value)
+            del value
             wanted += 1
 
 
-def _as_done(outcomes: Iterator[Outcome]) -> Iterator[Any]:
+def _as_done(
+    outcomes: Iterator[Outcome], window: _Window, begin: int, log: SkipLog | None
+) -> Iterator[Any]:
     failed_at, failure = sys.maxsize, None
-    for number, value, error in outcomes:
+    for number, kind, value in outcomes:
+        window.move()
         if number > failed_at:
             continue
-        if error is not None:
-            failed_at, failure = number, error
-        else:
+        if kind == Kind.VALUE:
             yield value
+        elif kind == Kind.ERROR and log is not None:
+            _skip(log, number, kind, value)
+        else:
+            failed_at, failure = number, value
+        del value
     if failure is not None:
         try:
             raise failure
@@ -217,24 +406,11 @@ def _as_done(outcomes: Iterator[Outcome]) -> Iterator[Any]:
             del failure
 
 
-def _grant_as_received(
-    values: Iterator[Any], grants: Channel[int], process_num: int, buffer_size: int
-) -> Iterator[Any]:
-    """Keep the window open: all of it at the start, then as much as has been received.
-
-    Grants come in steps of half the buffer, so that the reading thread is woken once a step; at
-    the other end of a step there is still one sample a mapper, and half a buffer.
-    """
-    if buffer_size <= 0:
-        grants.put(sys.maxsize)
-        yield from values
-        return
-    grants.put(process_num + buffer_size)
-    step = max(1, buffer_size // 2)
-    num_received = 0
-    for value in values:
-        num_received += 1
-        if num_received == step:
-            grants.put(step)
-            num_received = 0
-        yield value
+def _skip(log: SkipLog | None, number: int, kind: int, error: BaseException) -> None:
+    """Leave a sample out if its mapper failed and the policy allows it, else raise its error."""
+    try:
+        if log is None or kind != Kind.ERROR or not isinstance(error, Exception):
+            raise error
+        log.skip(number, error)
+    finally:
+        del error  # as in `Channel`: the error's traceback holds this frame

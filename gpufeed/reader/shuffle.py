@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpufeed.checks import whole_number
-from gpufeed.reader.base import AnyReader, Reader, open_reader, reading
+from gpufeed.reader.base import AnyReader, Reader, count_of, open_reader, reading
 from gpufeed.reader.blocks import blocks
 
 __all__ = ["shuffle"]
@@ -69,6 +69,9 @@ class _Shuffle(Reader[T]):
                 skip_in_block = 0
                 # While the next block is read, this one must not be in memory too.
                 del block
+
+    def count(self) -> int | None:
+        return count_of(self._reader)
 
     def unrepeatable(self) -> str | None:
         if self._seed is None and self._buf_size > 1:
