@@ -24,7 +24,7 @@ REPOSITORY = Path(__file__).parents[2]
 LAYERS = {
     "base": ["errors", "checks", "places", "lod"],
     "kernels": ["kernels"],
-    "device": ["device"],
+    "device": ["device", "workers"],
     "data": [
         *("split", "interop", "ragged", "serialize", "tensor", "sparse", "columnar", "create"),
         *("variables", "feed"),
@@ -35,13 +35,16 @@ LAYERS = {
         *(
             "strict",
             "loose",
+            "writing",
             "columns",
+            "whole",
             "fields",
             "grouping",
             "collate",
             "warm",
             "prefetch",
             "feeder",
+            "buffering",
         ),
     ],
     "faces": ["provider", "stateful", "layers", "executor", "observe", "demo", "cli", "__main__"],

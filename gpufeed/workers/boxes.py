@@ -1,0 +1,344 @@
+"""The two ends of the way between processes: an outbox fills frames, an inbox opens them.
+
+Visibility: an entry is on its way as soon as its writer does anything but write the next one. A
+thread of the outbox sends what has been written, and gets its turn when the writer blocks, in a
+slow reader or mapper, or when the interpreter next switches threads. So a busy writer sends many
+entries in a frame, and a slow one sends each at once, without a clock.
+
+Lifetime of a slot: filling (outbox) -> on its way -> open (inbox) -> given back, as soon as no view
+of it is left. A finalizer only queues the slot; it is given back by the next call of the inbox.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import struct
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import cache
+from queue import SimpleQueue
+from typing import Any, NamedTuple
+
+from gpufeed.errors import ReaderError
+from gpufeed.workers.frames import Encoded, Entry, Kind, encode, encode_error, read_entries
+from gpufeed.workers.segment import MAX_SLOTS, Segment, Slot
+
+__all__ = ["RECORD_NBYTES", "Inbox", "Outbox", "Record", "Returns"]
+
+# A frame with so many bytes is worth a system call of its own.
+FRAME_NBYTES = 1 << 16
+
+# Padded to a power of two: pages of a pipe hold whole records.
+_RECORD = struct.Struct("<6q16x")
+RECORD_NBYTES = _RECORD.size
+_RETURN = struct.Struct("<3q8x")
+# In place of an offset: nothing more comes back.
+_OVER = -2
+
+
+class Record(NamedTuple):
+    """Says that a frame is ready, and where.
+
+    Attributes:
+        sender: Number of the segment that it is in.
+        frame: Its number in that segment.
+        num_entries: How many entries it holds.
+        nbytes: How long they are.
+        offset: Of its slot.
+        slot_nbytes: Of its slot.
+    """
+
+    sender: int
+    frame: int
+    num_entries: int
+    nbytes: int
+    offset: int
+    slot_nbytes: int
+
+    def pack(self) -> bytes:
+        """Return what is written to a pipe, at once."""
+        return _RECORD.pack(*self)
+
+    @classmethod
+    def end(cls, sender: int = 0) -> Record:
+        """Return the record that stands for no frame."""
+        return cls(sender, 0, 0, 0, 0, 0)
+
+    @classmethod
+    def unpack(cls, records: bytes) -> list[Record]:
+        """Return the records that were read from a pipe."""
+        return [cls(*fields) for fields in _RECORD.iter_unpack(records)]
+
+
+class Returns:
+    """What comes back to an outbox: slots that are free, and room for more samples.
+
+    Args:
+        fd: The pipe to read.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._ready = select.poll()
+        self._ready.register(fd, select.POLLIN)
+        self.offsets: list[int] = []
+        self.num_samples = 0
+        self.nbytes = 0
+        self.is_over = False
+
+    def read(self, *, wait: bool) -> bool:
+        """Take what has come back; False once nothing will."""
+        while self._ready.poll(None if wait else 0):
+            records = os.read(self._fd, 1 << 12)
+            for offset, num_samples, nbytes in _RETURN.iter_unpack(records):
+                if offset >= 0:
+                    self.offsets.append(offset)
+                self.num_samples += num_samples
+                self.nbytes += nbytes
+                self.is_over |= offset == _OVER
+            self.is_over |= not records
+            if self.is_over:
+                return False
+            wait = False
+        return True
+
+
+class Outbox:
+    """Writes samples into frames, and tells the other side about them.
+
+    Args:
+        segment: Where frames go.
+        records_fd: The pipe to tell it through.
+        returns: What comes back.
+        sender: Number of this segment on the other side.
+        max_entries: Most samples in a frame.
+        encode: Pickles samples.
+    """
+
+    def __init__(
+        self,
+        segment: Segment,
+        records_fd: int,
+        returns: Returns,
+        *,
+        sender: int,
+        max_entries: int,
+        encode: Callable[[object], Encoded] = encode,
+    ) -> None:
+        self.returns = returns
+        self.nbytes = 0
+        self._segment = segment
+        self._records_fd = records_fd
+        self._sender = sender
+        self._max_entries = max_entries
+        self._encode = encode
+        self._slots: dict[int, Slot] = {}
+        # Of the frame that is being filled; there is none while the view is None.
+        self._view: memoryview | None = None
+        self._slot = Slot(0, 0)
+        self._frame = self._num_entries = self._end = 0
+        self._number, self._is_making = -1, 0
+        self._is_closed = False
+        # Reentrant: the garbage collector may close this box in the middle of any method.
+        self._lock = threading.RLock()
+        self._wanted: SimpleQueue[bool] = SimpleQueue()
+        self._thread = threading.Thread(target=self._send_early, name="gpufeed-send", daemon=True)
+        self._thread.start()
+
+    def begin(self, number: int) -> None:
+        """Say that the sample of this number is being made."""
+        self._number, self._is_making = number, 1
+        self._say()
+
+    def put(self, number: int, kind: int, value: object, *, is_last: bool = False) -> bool:
+        """Write one entry; False once nobody wants it.
+
+        Args:
+            number: Of the sample.
+            kind: Of the entry, a `Kind`.
+            value: The sample, or the exception.
+            is_last: Whether the writer will do something else before it writes again.
+        """
+        kind, encoded = self._encoded(number, kind, value)
+        with self._lock:
+            if self._is_closed or not self._has_room(encoded.nbytes):
+                return False
+            assert self._view is not None
+            before, self._end = self._end, encoded.write(self._view, self._end, number, kind)
+            self.nbytes += self._end - before
+            self._num_entries += 1
+            self._is_making = 0
+            self._say()
+            if is_last or self._num_entries >= self._max_entries or self._end >= FRAME_NBYTES:
+                self._send()
+            elif self._num_entries == 1:
+                self._wanted.put(True)
+            return not self._is_closed
+
+    def send(self) -> None:
+        """Send what has been written."""
+        with self._lock:
+            self._send()
+
+    def refuse(self) -> None:
+        """Let `put` return False from now on; from any thread."""
+        self._is_closed = True
+
+    def close(self) -> None:
+        """Drop what has not been sent, and end the thread; idempotent.
+
+        Afterwards no thread uses the descriptors. Whoever waits for a slot must have been woken.
+        """
+        self.refuse()
+        self._wanted.put(False)
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+        with self._lock:
+            self._view = None
+
+    def _encoded(self, number: int, kind: int, value: object) -> tuple[int, Encoded]:
+        where = f"process {os.getpid()}, at sample {number}"
+        if isinstance(value, BaseException) and kind in (Kind.ERROR, Kind.FAILURE):
+            return kind, encode_error(value, where, self._encode)
+        try:
+            return kind, self._encode(value)
+        except Exception as error:  # noqa: BLE001 - of the user's own __reduce__, perhaps
+            failure = ReaderError(
+                f"sample {number} must be picklable to be sent to another process, got a "
+                f"{type(value).__qualname__}: {error}"
+            )
+            return Kind.FAILURE, encode_error(failure, where)
+
+    def _has_room(self, nbytes: int) -> bool:
+        """Make sure that there is an open frame with so much room; False if there can be none."""
+        if self._view is not None:
+            if self._end + nbytes <= self._slot.nbytes:
+                return True
+            self._send()
+        slot = self._free_slot(nbytes)
+        if slot is None:
+            return False
+        self._slot, self._view = slot, self._segment.view(slot)
+        self._frame += 1
+        self._num_entries = self._end = 0
+        return True
+
+    def _free_slot(self, nbytes: int) -> Slot | None:
+        """Return a slot that holds ``nbytes``; None once the other side is gone."""
+        returns = self.returns
+        is_there = returns.read(wait=False)
+        while is_there and not self._is_closed:
+            # The last one first: what was used a moment ago is still in the caches.
+            for index in range(len(returns.offsets) - 1, -1, -1):
+                slot = self._slots[returns.offsets[index]]
+                if slot.nbytes >= nbytes:
+                    del returns.offsets[index]
+                    return slot
+            if len(self._slots) < MAX_SLOTS:
+                slot = self._segment.grow(nbytes)
+                self._slots[slot.offset] = slot
+                return slot
+            if returns.offsets:  # all too small: one of them gives up its place
+                del self._slots[returns.offsets.pop(0)]
+            else:
+                is_there = returns.read(wait=True)
+        return None
+
+    def _say(self) -> None:
+        doing = self._number, self._is_making, self._frame, self._num_entries
+        self._segment.say(*doing, self._slot)
+
+    def _send(self) -> None:
+        if self._view is None:
+            return
+        self._view = None
+        told = self._sender, self._frame, self._num_entries, self._end, *self._slot
+        record = Record(*told).pack()
+        if self._is_closed:
+            return
+        try:
+            os.write(self._records_fd, record)
+        except BrokenPipeError:
+            self._is_closed = True
+
+    def _send_early(self) -> None:
+        while self._wanted.get():
+            self.send()
+
+
+class Inbox:
+    """Opens frames that arrive, and gives their slots back.
+
+    Args:
+        segments: Those that frames may be in, by the number of their sender.
+        returns_fds: The pipes to give slots back through, in the same order.
+    """
+
+    def __init__(self, segments: Sequence[Segment], returns_fds: Sequence[int]) -> None:
+        self._segments = segments
+        self._returns_fds = returns_fds
+        self._views: list[dict[int, weakref.ref[Any]]] = [{} for _ in segments]
+        self._dead: deque[tuple[int, int]] = deque()
+
+    def open(self, record: Record) -> list[Entry]:
+        """Return the entries of a frame; its slot goes back when nothing views it."""
+        self.give_back()
+        slot = Slot(record.offset, record.slot_nbytes)
+        segment, views = self._segments[record.sender], self._views[record.sender]
+        owner: Any = None
+        owned = memoryview(b"")
+
+        def take(begin: int, end: int) -> memoryview | bytearray:
+            nonlocal owner, owned
+            if len(views) >= MAX_SLOTS // 2:
+                # A copy: whoever keeps all samples must not keep all slots.
+                return bytearray(frame[begin:end])
+            if owner is None:
+                owner = _owner(segment, slot)
+                owned = memoryview(owner).cast("B")
+            return owned[begin:end]
+
+        with segment.view(slot) as frame:
+            entries = list(read_entries(frame, record.num_entries, take))
+        if owner is None:
+            self.say(record.sender, slot.offset)
+        else:
+            key, dead = (record.sender, slot.offset), self._dead
+            views[slot.offset] = weakref.ref(owner, lambda _: dead.append(key))
+        return entries
+
+    def give_back(self) -> None:
+        """Give back the slots whose views are dead."""
+        while self._dead:
+            sender, offset = self._dead.popleft()
+            del self._views[sender][offset]
+            self.say(sender, offset)
+
+    def say(self, sender: int, offset: int = -1, num_samples: int = 0, nbytes: int = 0) -> None:
+        """Tell a sender that a slot is free, or that samples were taken."""
+        with suppress(BrokenPipeError):  # it has ended, and needs no slots
+            os.write(self._returns_fds[sender], _RETURN.pack(offset, num_samples, nbytes))
+
+    def say_over(self) -> None:
+        """Wake every sender that waits for something to come back: nothing will."""
+        for sender in range(len(self._segments)):
+            self.say(sender, _OVER)
+
+
+@cache
+def _bytes_of(nbytes: int) -> Any:
+    import ctypes  # by whom arrays arrive, who has NumPy, which has imported it
+
+    return ctypes.c_char * nbytes
+
+
+def _owner(segment: Segment, slot: Slot) -> Any:
+    """Return an object of which all views of a slot are made, and which dies after the last.
+
+    A memoryview would not do: one that is made from another keeps only what both of them view.
+    """
+    return _bytes_of(slot.nbytes).from_buffer(segment.map(slot))

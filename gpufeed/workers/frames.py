@@ -1,0 +1,176 @@
+"""What is written into a slot: numbered samples, arrays in bytes of their own, never pickled.
+
+A frame is a row of entries, one behind the other:
+
+    number, kind, length of the pickle, number of buffers      4 x 8 bytes
+    length of each buffer                                      8 bytes each
+    the pickle (protocol 5), then each buffer, aligned to `ALIGNMENT`
+
+The buffers are those that pickling hands over "out of band": of NumPy arrays, and of whatever else
+supports it, if they are large enough to be worth it. They are copied once, into the slot, when the
+entry is written, so that the writer may use its arrays again at once.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import struct
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from enum import IntEnum
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from gpufeed.errors import ReaderError
+
+__all__ = ["Encoded", "Entry", "Kind", "encode", "encode_error", "read_entries"]
+
+ALIGNMENT = 64
+# Below this, a copy inside the pickle is cheaper than a view that has to be watched.
+MIN_BUFFER_NBYTES = 16 * 1024
+
+_FOLDER = os.path.dirname(__file__)
+_HEADER = struct.Struct("<4q")
+
+
+class Kind(IntEnum):
+    """What an entry is."""
+
+    VALUE = 0  # a sample
+    ERROR = 1  # what was raised instead of a sample, by the function that maps samples
+    FAILURE = 2  # what was raised instead of a sample, by anything else; no more come from there
+    END = 3  # no more samples; its number is how many there were
+    DONE = 4  # the worker has ended as it should
+
+
+class Entry(NamedTuple):
+    """One sample as it arrives: its number in the pass, what it is, and its value."""
+
+    number: int
+    kind: int
+    value: Any
+
+
+class Encoded(NamedTuple):
+    """A value that is ready to be written: its pickle, and the buffers beside it."""
+
+    data: bytes
+    buffers: Sequence[memoryview]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it takes in a frame at most."""
+        header = _HEADER.size + 8 * len(self.buffers) + len(self.data)
+        return header + ALIGNMENT + sum(part.nbytes + ALIGNMENT for part in self.buffers)
+
+    def write(self, frame: memoryview, begin: int, number: int, kind: int) -> int:
+        """Write an entry at ``begin``; return where it ends."""
+        buffers = self.buffers
+        _HEADER.pack_into(frame, begin, number, kind, len(self.data), len(buffers))
+        begin += _HEADER.size
+        struct.pack_into(f"<{len(buffers)}q", frame, begin, *(part.nbytes for part in buffers))
+        begin += 8 * len(buffers)
+        end = begin + len(self.data)
+        frame[begin:end] = self.data
+        for part in buffers:
+            begin = _aligned(end)
+            end = begin + part.nbytes
+            frame[begin:end] = part
+        return _aligned(end)
+
+
+def encode(value: object, dumps: Callable[..., bytes] = pickle.dumps) -> Encoded:
+    """Pickle ``value``, its large buffers beside it.
+
+    >>> encode(["a", 1]).buffers
+    []
+    """
+    buffers: list[memoryview] = []
+
+    def is_small(buffer: pickle.PickleBuffer) -> bool:
+        raw = buffer.raw()
+        if raw.nbytes < MIN_BUFFER_NBYTES:
+            return True
+        buffers.append(raw)
+        return False
+
+    return Encoded(dumps(value, protocol=5, buffer_callback=is_small), buffers)
+
+
+def read_entries(
+    frame: memoryview, num_entries: int, take: Callable[[int, int], Any]
+) -> Iterator[Entry]:
+    """Yield the entries of a frame.
+
+    Args:
+        frame: The slot that they were written to.
+        num_entries: How many were.
+        take: Returns the bytes of the slot from one place to another, for a value to keep.
+    """
+    begin = 0
+    for _ in range(num_entries):
+        number, kind, nbytes, num_buffers = _HEADER.unpack_from(frame, begin)
+        begin += _HEADER.size
+        lengths = struct.unpack_from(f"<{num_buffers}q", frame, begin)
+        begin += 8 * num_buffers
+        end = begin + nbytes
+        data = frame[begin:end]
+        buffers = []
+        for length in lengths:
+            begin = _aligned(end)
+            end = begin + length
+            buffers.append(take(begin, end))
+        yield _decode(number, kind, data, buffers)
+        begin = _aligned(end)
+
+
+def _decode(number: int, kind: int, data: memoryview, buffers: list[Any]) -> Entry:
+    try:
+        value = pickle.loads(data, buffers=buffers)
+        if kind in (Kind.ERROR, Kind.FAILURE):
+            value, text = value
+            value.add_note(text)
+    except Exception as error:  # noqa: BLE001 - takes the place of the sample
+        failure = ReaderError(f"sample {number} cannot be unpickled where it arrived: {error!r}")
+        failure.__cause__ = error
+        return Entry(number, Kind.FAILURE, failure)
+    return Entry(number, kind, value)
+
+
+def encode_error(
+    error: BaseException, where: str, encode: Callable[[object], Encoded] = encode
+) -> Encoded:
+    """Pickle an exception with the text of its traceback, which becomes a note of it.
+
+    One that cannot be pickled, or not be unpickled again, is represented by a `ReaderError` that
+    says its type and message.
+
+    Args:
+        error: What was raised.
+        where: Says in which process, and at which sample.
+        encode: Pickles.
+    """
+    trace = "".join(traceback.format_exception(type(error), error, _users_part(error))).rstrip()
+    note = f"raised in {where}:\n{trace}"
+    try:
+        encoded = encode((error, note))
+        again, _ = pickle.loads(encoded.data, buffers=encoded.buffers)
+        if type(again) is type(error):
+            return encoded
+    except Exception:  # noqa: BLE001 - whatever is wrong with it, it cannot be sent
+        pass
+    kind = type(error)
+    return encode((ReaderError(f"{kind.__module__}.{kind.__qualname__}: {error}"), note))
+
+
+def _users_part(error: BaseException) -> TracebackType | None:
+    """Return an exception's traceback without the frames of this package that begin it."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_FOLDER):
+        trace = trace.tb_next
+    return trace or error.__traceback__
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT

@@ -1,0 +1,359 @@
+"""The parent's side: workers that are started, heard, and ended.
+
+The consumer's own thread waits for results, on one pipe and on the end of every worker, so there is
+no thread between a worker and who takes its samples, and the death of a worker is seen as soon as
+the system knows of it. What a dead worker had made and not yet sent is still there, in its segment.
+
+Lifetime: a `Pool` belongs to the frame of a generator. `Pool.close` ends the workers, at the end of
+the data, when a loop is left, when the generator is collected and at interpreter exit; by closing
+what they wait for, and `CLOSE_GRACE_S` later by SIGKILL. `Pool.release` then closes what is left.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+from gpufeed.errors import ReaderError, ReaderTimeout, WorkerDied
+from gpufeed.workers.boxes import RECORD_NBYTES, Inbox, Outbox, Record, Returns
+from gpufeed.workers.frames import Entry, Kind
+from gpufeed.workers.payload import Payload
+from gpufeed.workers.segment import Segment, require_free
+from gpufeed.workers.worker import CLOSE_GRACE_S, Setup, send_setup
+
+__all__ = ["Arrival", "Pool"]
+
+# From which worker (-1: from this process), what, and how many bytes, said with a frame's last.
+Arrival = tuple[int, Entry, int]
+
+_SELF = -1
+# Enough for a worker to start with; its segment grows as it needs.
+_MIN_FREE_NBYTES = 4 << 20
+_ROOT = str(Path(__file__).parents[2])
+
+
+class Pool:
+    """Workers of one pass.
+
+    Args:
+        stage: What the user calls the stage; named in errors.
+        num_workers: How many to start; they do so at once, and wait for `give_work`.
+        max_entries: Most samples that they send at once.
+        has_tasks: Whether samples are sent to them.
+
+    Raises:
+        ReaderError: There is not enough shared memory, or no Python to start.
+    """
+
+    def __init__(
+        self, stage: str, num_workers: int, *, max_entries: int, has_tasks: bool = False
+    ) -> None:
+        require_free(stage, (num_workers + has_tasks) * _MIN_FREE_NBYTES)
+        self.stage = stage
+        self.tasks: Outbox | None = None
+        self._max_entries = max_entries
+        self._is_closed = False
+        self._tasks: _Tasks | None = None
+        self._fds: list[int] = []
+        self._workers: list[_Worker] = []
+        self._inbox = Inbox([], [])
+        self._local: deque[Entry] = deque()
+        self._poll = select.poll()
+        try:
+            self._results, self._tell = self._pipe()
+            os.set_blocking(self._results, False)
+            self._poll.register(self._results, select.POLLIN)
+            if has_tasks:
+                self._tasks = _Tasks(stage, self._pipe(), self._pipe())
+            for number in range(num_workers):
+                worker = _Worker(stage, number, self._tell, self._pipe(), self._tasks)
+                self._workers.append(worker)
+                self._poll.register(worker.sentinel, select.POLLIN)
+            self._inbox = Inbox(
+                [worker.segment for worker in self._workers],
+                [worker.returns for worker in self._workers],
+            )
+        except BaseException:
+            self.close()
+            self.release()
+            raise
+
+    @property
+    def pids(self) -> list[int]:
+        """Of the workers that have not ended, as far as is known."""
+        return [worker.process.pid for worker in self._workers if not worker.is_done]
+
+    def give_work(self, payloads: Sequence[Payload]) -> None:
+        """Let the workers begin, each with its own payload, or all with the only one."""
+        for worker, payload in zip(self._workers, cycle(payloads), strict=False):
+            worker.begin(payload, self._tell, self._max_entries)
+        if self._tasks is not None:
+            self.tasks = self._tasks.outbox(self._max_entries, payloads[0])
+            self._close_fds(self._tasks.of_workers)
+        self._close_fds([fd for worker in self._workers for fd in worker.inherited])
+
+    def tell(self, entry: Entry) -> None:
+        """Deliver an entry of this process to the consumer; from any thread."""
+        self._local.append(entry)
+        os.write(self._tell, Record.end(_SELF).pack())
+
+    def end_tasks(self) -> None:
+        """Say that no more samples come, so that workers end when they have mapped the rest."""
+        if self.tasks is not None and self._tasks is not None:
+            self.tasks.send()
+            self._tasks.end(len(self._workers))
+
+    def took(self, number: int, num_samples: int, nbytes: int) -> None:
+        """Let a worker that reads go on for so many samples more."""
+        self._inbox.say(number, num_samples=num_samples, nbytes=nbytes)
+
+    def receive(self, timeout_s: float | None = None) -> list[Arrival]:
+        """Return what has arrived, after waiting for something; empty once the pool is closed.
+
+        A worker that died is an entry too: a FAILURE behind all that it had made.
+
+        Raises:
+            ReaderTimeout: Nothing arrived in ``timeout_s``.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            arrived = [arrival for record in self._read() for arrival in self._open(record)]
+            if arrived:
+                return arrived
+            self._inbox.give_back()
+            ready = self._wait(deadline)
+            if self._is_closed:
+                return []
+            if not ready:
+                raise ReaderTimeout(
+                    f"{self.stage}: no sample arrived in {timeout_s} s; {self.describe()}"
+                )
+            if self._results not in ready:
+                ended = [worker for worker in self._workers if worker.sentinel in ready]
+                # All that they have sent is in the pipe by now.
+                arrived = [arrival for record in self._read() for arrival in self._open(record)]
+                arrived += [arrival for worker in ended for arrival in self._bury(worker)]
+                if arrived:
+                    return arrived
+
+    def describe(self) -> str:
+        """Return what each worker is doing, by its process id."""
+        workers = [worker for worker in self._workers if not worker.is_done]
+        return ", ".join(f"worker {worker.process.pid} is {worker.doing()}" for worker in workers)
+
+    def close(self) -> None:
+        """End the workers; idempotent, from any thread. Whoever waits for them is woken."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        deadline = time.monotonic() + CLOSE_GRACE_S
+        for worker in self._workers:
+            worker.hang_up()
+        self._inbox.say_over()
+        if self._tasks is not None:
+            self._tasks.end(len(self._workers))
+        for worker in self._workers:
+            worker.end(deadline)
+        if self.tasks is not None:
+            self.tasks.close()
+
+    def release(self) -> None:
+        """Close everything that `close` left, once no thread uses it; idempotent."""
+        self._close_fds(list(self._fds))
+        for worker in self._workers:
+            worker.release()
+        if self._tasks is not None:
+            self._tasks.segment.close()
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+        self.release()
+
+    def _pipe(self) -> tuple[int, int]:
+        ends = os.pipe()
+        self._fds += ends
+        return ends
+
+    def _close_fds(self, fds: Sequence[int]) -> None:
+        for fd in fds:
+            if fd in self._fds:
+                self._fds.remove(fd)
+                os.close(fd)
+
+    def _read(self) -> list[Record]:
+        try:
+            return Record.unpack(os.read(self._results, RECORD_NBYTES * 64))
+        except BlockingIOError:
+            return []
+
+    def _wait(self, deadline: float | None) -> set[int]:
+        wait_ms = None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000
+        return {fd for fd, _ in self._poll.poll(wait_ms)}
+
+    def _open(self, record: Record) -> Iterator[Arrival]:
+        if record.sender == _SELF:
+            yield _SELF, self._local.popleft(), 0
+            return
+        worker = self._workers[record.sender]
+        worker.num_frames = record.frame
+        entries = self._inbox.open(record)
+        entries.reverse()
+        while entries:
+            entry = entries.pop()
+            if entry.kind == Kind.DONE:
+                worker.is_done = True
+            else:
+                yield record.sender, entry, 0 if entries else record.nbytes
+
+    def _bury(self, worker: _Worker) -> Iterator[Arrival]:
+        """Yield what a worker that has ended left behind, and why it ended if it should not have.
+
+        It may have ended in the middle of filling a frame; every complete entry counts.
+        """
+        self._poll.unregister(worker.sentinel)
+        status = worker.segment.status()
+        if status.frame > worker.num_frames and status.num_entries > 0:
+            left = worker.number, status.frame, status.num_entries, 0, *status.slot
+            yield from self._open(Record(*left))
+        if not worker.is_done:
+            number = status.number if status.is_making else -1
+            error = WorkerDied(f"{self.stage}: {worker.obituary()}")
+            worker.is_done = True
+            yield worker.number, Entry(number, Kind.FAILURE, error), 0
+
+
+class _Tasks:
+    """The way to the workers: two pipes and a segment, shared by all of them."""
+
+    def __init__(self, stage: str, records: tuple[int, int], returns: tuple[int, int]) -> None:
+        records_end, self.records = records
+        self._returns, returns_end = returns
+        self.segment = Segment.create(stage)
+        self.inherited = records_end, self.segment.fileno(), returns_end
+        self.of_workers = [records_end, returns_end]
+
+    def end(self, num_workers: int) -> None:
+        """Tell every worker that nothing more comes."""
+        with suppress(BrokenPipeError):  # all have ended
+            for _ in range(num_workers):
+                os.write(self.records, Record.end().pack())
+
+    def outbox(self, max_entries: int, payload: Payload) -> Outbox:
+        return Outbox(
+            self.segment,
+            self.records,
+            Returns(self._returns),
+            sender=0,
+            max_entries=max_entries,
+            encode=payload.encode,
+        )
+
+
+class _Worker:
+    """One worker, from outside."""
+
+    def __init__(
+        self, stage: str, number: int, results: int, returns: tuple[int, int], tasks: _Tasks | None
+    ) -> None:
+        self.number = number
+        self.num_frames = 0
+        self.is_done = False
+        returns_end, self.returns = returns
+        self.inherited = [returns_end]
+        self._tasks = tasks
+        self._control, theirs = socket.socketpair()
+        self.segment = Segment.create(stage)
+        shared = [theirs.fileno(), self.segment.fileno(), results, returns_end]
+        shared += [] if tasks is None else tasks.inherited
+        with theirs:
+            self.process = _start(theirs.fileno(), shared)
+        # Where there are no pidfds, the end of the socket that nobody else holds does.
+        has_pidfd = hasattr(os, "pidfd_open")
+        self._pidfd = os.pidfd_open(self.process.pid) if has_pidfd else -1
+        self.sentinel = self._pidfd if has_pidfd else self._control.fileno()
+
+    def begin(self, payload: Payload, results: int, max_entries: int) -> None:
+        """Tell it what to do."""
+        setup = Setup(
+            argv=list(sys.argv),
+            sender=self.number,
+            segment=self.segment.fileno(),
+            records=results,
+            returns=self.inherited[0],
+            tasks=None if self._tasks is None else self._tasks.inherited,
+            max_entries=max_entries,
+            payload=payload.data,
+            modules=payload.modules,
+        )
+        with suppress(BrokenPipeError, ConnectionResetError):  # dead already, as `receive` will see
+            send_setup(self._control, setup)
+
+    def doing(self) -> str:
+        """Say what it is doing, as it said itself."""
+        status = self.segment.status()
+        if status.number < 0:
+            return "before its first sample"
+        return f"{'at' if status.is_making else 'after'} sample {status.number}"
+
+    def obituary(self) -> str:
+        """Say how it ended, once it has."""
+        code = self.process.wait()
+        if code >= 0:
+            how = f"exited with status {code}"
+        else:
+            how = f"was killed by {signal.Signals(-code).name}"
+            how += " (as the system does when memory runs out)" if code == -signal.SIGKILL else ""
+        return f"worker {self.process.pid} {how}, {self.doing()}"
+
+    def hang_up(self) -> None:
+        """Close what it waits for."""
+        with suppress(OSError):  # it has hung up itself
+            self._control.shutdown(socket.SHUT_RDWR)
+
+    def end(self, deadline: float) -> None:
+        """Wait until it has ended, and from ``deadline`` on make it."""
+        if self.process.returncode is not None:
+            return
+        poll = select.poll()
+        poll.register(self.sentinel, select.POLLIN)
+        if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+            self.process.kill()
+        self.process.wait()
+
+    def release(self) -> None:
+        self._control.close()
+        self.segment.close()
+        if self._pidfd >= 0:
+            pidfd, self._pidfd = self._pidfd, -1
+            os.close(pidfd)
+
+
+def _start(control_fd: int, shared: Sequence[int]) -> subprocess.Popen[bytes]:
+    if not sys.executable:
+        raise ReaderError("worker processes need sys.executable to be a Python, got none")
+    path = [_ROOT, *(entry or os.getcwd() for entry in sys.path)]
+    code = (
+        f"__import__('sys').path[:] = {path!r}; "
+        f"__import__('gpufeed.workers.worker', fromlist=['main']).main({control_fd})"
+    )
+    flags: Any = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    return subprocess.Popen(
+        [sys.executable, *flags, "-c", code],
+        stdin=subprocess.DEVNULL,
+        pass_fds=shared,
+        process_group=0,
+    )
