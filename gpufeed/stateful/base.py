@@ -22,9 +22,16 @@ from gpufeed.device.threads import close_iterator
 from gpufeed.errors import EOFException
 from gpufeed.places import Place
 from gpufeed.reader import map_readers
-from gpufeed.reader.base import AnyReader, Reader, identity_of, open_reader
+from gpufeed.reader.base import (
+    AnyReader,
+    Reader,
+    count_of,
+    identity_of,
+    open_every,
+    open_reader,
+)
 
-__all__ = ["ReaderBase", "ReaderHolder", "unconverted"]
+__all__ = ["OneToOne", "ReaderBase", "ReaderHolder", "unconverted"]
 
 T = TypeVar("T")
 
@@ -83,7 +90,31 @@ class ReaderBase(ABC, Generic[T]):
         return self()
 
 
-class ReaderHolder(Reader[T], ReaderBase[T]):
+class OneToOne(Reader[T]):
+    """A stage whose samples are those of its one source: how they come may change, not which."""
+
+    def open(self, epoch: int, skip: int) -> Iterator[T]:
+        """Return a fresh iterator over pass ``epoch`` of the source."""
+        return open_reader(self.sources[0], epoch, skip)
+
+    def open_every(self, epoch: int, skip: int, step: int) -> Iterator[T]:
+        """Leave it to the source to make no more samples than these."""
+        return open_every(self.sources[0], epoch, skip, step)
+
+    def count(self) -> int | None:
+        """Return how many samples the source has; None where that is not known."""
+        return count_of(self.sources[0])
+
+    def num_taken(self, num: int) -> int | None:
+        """Return ``num``: each sample is made of one."""
+        return num
+
+    def identity(self) -> str:
+        """Return the identity of the source."""
+        return identity_of(self.sources[0])
+
+
+class ReaderHolder(OneToOne[T], ReaderBase[T]):
     """Any reader as a `ReaderBase`.
 
     >>> held = ReaderHolder(lambda: "ab")
@@ -151,10 +182,6 @@ class ReaderHolder(Reader[T], ReaderBase[T]):
     def bind(self, place: Place) -> None:
         """Take ``place`` for what works on a place and was given none; most readers do not."""
 
-    def open(self, epoch: int, skip: int) -> Iterator[T]:
-        """Return a fresh iterator over pass ``epoch``, whatever the held pass is doing."""
-        return self._reader.open(epoch, skip)
-
     def __call__(self) -> Iterator[T]:
         """Start a pass of its own, the epoch after the last one that was started."""
         return self._reader()
@@ -193,10 +220,6 @@ class ReaderHolder(Reader[T], ReaderBase[T]):
         if self._held is not None:
             self._held.close()
 
-    def identity(self) -> str:
-        """Return the identity of what is held: holding it changes no sample."""
-        return identity_of(self._reader)
-
     def _pass(self) -> _HeldPass[T]:
         if self._held is None:
             self._held = _HeldPass(self._reader())
@@ -208,18 +231,15 @@ class ReaderHolder(Reader[T], ReaderBase[T]):
             self._held = None
 
 
-class _Own(Reader[T]):
+class _Own(OneToOne[T]):
     """The same samples, counted apart from everybody else who reads them."""
 
     def __init__(self, reader: AnyReader[T]) -> None:
         super().__init__("ReaderHolder", reader)
-        self._reader = reader
 
-    def open(self, epoch: int, skip: int) -> Iterator[T]:
-        return open_reader(self._reader, epoch, skip)
-
-    def identity(self) -> str:
-        return identity_of(self._reader)
+    def __repr__(self) -> str:
+        (reader,) = self.sources
+        return str(getattr(reader, "__name__", None) or repr(reader))
 
 
 class _HeldPass(Generic[T]):

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 from gpufeed.device.threads import run_ahead
 from gpufeed.places import Place
-from gpufeed.reader.base import AnyReader, Reader, identity_of, reading
+from gpufeed.reader.base import AnyReader, Reader, reading
+from gpufeed.stateful.base import OneToOne
 from gpufeed.tensor import LoDTensor
 
 __all__ = ["SentAhead"]
@@ -16,7 +17,7 @@ __all__ = ["SentAhead"]
 T = TypeVar("T")
 
 
-class SentAhead(Reader[T]):
+class SentAhead(OneToOne[T]):
     """The items of a reader, up to ``depth`` of them ahead, their tensors on ``place``.
 
     Args:
@@ -36,9 +37,9 @@ class SentAhead(Reader[T]):
         source = partial(_sent, self._reader, epoch, skip, self.place)
         return run_ahead("double-buffer", source, self._depth)
 
-    def identity(self) -> str:
-        """Return the identity of the source: being early changes no item."""
-        return identity_of(self._reader)
+    def open_every(self, epoch: int, skip: int, step: int) -> Iterator[T]:
+        """Read and send all, and pass on these."""
+        return Reader.open_every(self, epoch, skip, step)
 
 
 def _sent(reader: AnyReader[Any], epoch: int, skip: int, place: Place | None) -> Iterator[Any]:

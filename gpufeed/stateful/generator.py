@@ -13,7 +13,7 @@ from gpufeed.checks import whole_number
 from gpufeed.errors import FieldError
 from gpufeed.reader.base import Reader
 from gpufeed.stateful.base import ReaderHolder
-from gpufeed.stateful.tensors import Instance, TensorFields
+from gpufeed.stateful.tensors import Instance, TensorFields, require_list
 from gpufeed.tensor import LoDTensor
 from gpufeed.variables import Variable
 
@@ -59,6 +59,7 @@ class RandomDataGenerator(ReaderHolder[Instance]):
             _require_finite(f"{owner}.{name}", bound)
         if low > high:
             raise FieldError(f"{owner}.low must be <= high, got {low} > {high}")
+        require_list(f"{owner}.shapes", shapes)
         for number, shape in enumerate(shapes):
             if not shape or any(dim is None or dim < 0 for dim in shape):
                 raise FieldError(

@@ -145,6 +145,11 @@ class PyReader(ReaderHolder[Instance]):
         self._require_started("read_next")
         return super().open(epoch, skip)
 
+    def open_every(self, epoch: int, skip: int, step: int) -> Iterator[Instance]:
+        """Return an iterator over a part of a pass, as `open` does over all of it."""
+        self._require_started("read_next")
+        return super().open_every(epoch, skip, step)
+
     def bind(self, place: Place) -> None:
         """Send to ``place``, if nobody said where to."""
         if self._sent.place is None:

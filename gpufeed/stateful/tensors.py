@@ -24,6 +24,7 @@ __all__ = [
     "batched",
     "free_rows",
     "merge_instances",
+    "require_list",
     "require_tensor",
 ]
 
@@ -59,10 +60,10 @@ class TensorFields:
         lod_levels: Sequence[int] | None,
         dtypes: Sequence[Any],
     ) -> None:
-        _require_list(f"{owner}.shapes", shapes)
+        require_list(f"{owner}.shapes", shapes)
         lod_levels = [0] * len(shapes) if lod_levels is None else lod_levels
         for name, given in (("lod_levels", lod_levels), ("dtypes", dtypes)):
-            _require_list(f"{owner}.{name}", given)
+            require_list(f"{owner}.{name}", given)
             if len(given) != len(shapes):
                 raise FieldError(
                     f"{owner}.{name} must be as many as shapes, {len(shapes)}, got {len(given)}"
@@ -192,6 +193,7 @@ def _as_tensors(sample: Any) -> Instance | None:
     return None
 
 
-def _require_list(name: str, given: object) -> None:
+def require_list(name: str, given: object) -> None:
+    """Refuse what is no list, or an empty one, where one entry a field is wanted."""
     if isinstance(given, str) or not isinstance(given, Sequence) or not given:
         raise FieldError(f"{name} must be a list of one entry a field, got {given!r}")

@@ -1,0 +1,221 @@
+"""Stateful readers over readers: the decorators, held open."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+from support.readers import BrokenError, counting, failing
+
+import gpufeed.reader as rd
+from gpufeed.device import virtual_devices
+from gpufeed.errors import EOFException, FieldError, LoDError, PlaceError
+from gpufeed.places import CPUPlace, CUDAPlace
+from gpufeed.stateful import (
+    BatchReader,
+    DecoratedReader,
+    DoubleBufferReader,
+    MultiPassReader,
+    ReaderBase,
+    ReaderHolder,
+    ShuffleReader,
+)
+from gpufeed.stateful.tensors import TensorFields
+from gpufeed.tensor import LoDTensor
+
+
+def items_of(reader):
+    items = []
+    while reader.has_next():
+        items.append(reader.read_next())
+    return items
+
+
+def test_all_are_decorated_readers_and_readers():
+    made = [
+        ShuffleReader(counting(3), 2),
+        BatchReader(counting(3), 2),
+        MultiPassReader(counting(3), 2),
+        DoubleBufferReader(counting(3)),
+    ]
+    for reader in made:
+        assert isinstance(reader, DecoratedReader)
+        assert isinstance(reader, ReaderBase)
+        assert isinstance(reader, rd.Reader)
+
+
+@pytest.mark.parametrize("seed", [0, 5])
+def test_shuffling_is_the_decorator(seed):
+    held, expected = (
+        ShuffleReader(counting(30), 8, seed=seed),
+        rd.shuffle(counting(30), 8, seed=seed),
+    )
+    for _ in range(3):
+        assert items_of(held) == list(expected())
+        held.reinit()
+
+
+def test_shuffling_leaves_the_source_alone():
+    source = ReaderHolder(counting(5))
+    shuffled = ShuffleReader(source, 5, seed=1)
+    assert source.read_next() == 0
+    assert sorted(items_of(shuffled)) == [0, 1, 2, 3, 4]
+    assert source.read_next() == 1
+
+
+@pytest.mark.parametrize("size", [0, -1, 1.5, "2"])
+@pytest.mark.parametrize(
+    ("make", "argument"),
+    [
+        (ShuffleReader, "ShuffleReader.buffer_size"),
+        (BatchReader, "BatchReader.batch_size"),
+        (MultiPassReader, "MultiPassReader.pass_num"),
+        (partial(DoubleBufferReader, place=None), "DoubleBufferReader.depth"),
+    ],
+)
+def test_sizes_are_whole_numbers(make, argument, size):
+    given = {"depth": size} if argument.endswith("depth") else {argument.partition(".")[2]: size}
+    with pytest.raises(FieldError, match=f"{argument} must be a whole number >= 1, got"):
+        make(counting(3), **given)
+
+
+def test_batches_of_plain_samples_are_lists():
+    assert items_of(BatchReader(counting(5), 2)) == [[0, 1], [2, 3], [4]]
+    assert items_of(BatchReader(counting(5), 2, drop_last=True)) == [[0, 1], [2, 3]]
+
+
+def test_batches_of_instances_are_merged():
+    instances = [
+        (LoDTensor(np.ones((2, 3))), LoDTensor([7, 8], [[0, 2]])),
+        (LoDTensor(np.zeros((1, 3))), LoDTensor([9, 6, 5], [[0, 1, 3]])),
+        (LoDTensor(np.zeros((0, 3))), LoDTensor(np.empty(0, np.int64), [[0, 0]])),
+    ]
+    (rows, ids), (empty, none) = items_of(BatchReader(lambda: instances, 2))
+    assert rows.to_list() == [[1, 1, 1], [1, 1, 1], [0, 0, 0]]
+    assert ids.to_list() == [[7, 8], [9], [6, 5]]
+    assert ids.lod() == [[0, 2, 3, 5]]  # the reference gave [[0, 2, 3, 6]]
+    assert (empty.shape, none.lod()) == ((0, 3), [[0, 0]])
+
+
+def test_batches_of_two_lod_levels():
+    first = LoDTensor([1, 2, 3], [[0, 2], [0, 1, 3]])
+    second = LoDTensor([4, 5], [[0, 1, 1], [0, 2]])
+    ((merged,),) = items_of(BatchReader(lambda: [(first,), (second,)], 2))
+    assert merged.to_list() == [[[1], [2, 3]], [[4, 5]], []]
+
+
+def test_batches_of_batches():
+    instances = [(LoDTensor([number]),) for number in range(5)]
+    nested = BatchReader(BatchReader(lambda: instances, 2), 2)
+    assert [tensor.to_list() for (tensor,) in items_of(nested)] == [[0, 1, 2, 3], [4]]
+
+
+@pytest.mark.parametrize(
+    ("second", "error"),
+    [
+        ((LoDTensor([1]), LoDTensor([1])), FieldError),
+        ((LoDTensor([1.5]),), FieldError),
+        ((LoDTensor([[1]]),), FieldError),
+        ((LoDTensor([1], [[0, 1]]),), LoDError),
+    ],
+)
+def test_instances_that_do_not_fit_each_other(second, error):
+    reader = BatchReader(lambda: [(LoDTensor([1]),), second], 2)
+    with pytest.raises(error):
+        reader.read_next()
+    with pytest.raises(EOFException):
+        reader.read_next()
+
+
+def test_what_is_collated_is_collated_once_a_batch():
+    fields = TensorFields("test", [[-1, 1], [-1]], [1, 0], ["int64", "float32"])
+    fed = []
+    feed, fields._feed = fields._feed, lambda samples: fed.append(len(samples)) or feed(samples)
+    source = ReaderHolder(lambda: [([1, 2], 0.5), ([], 1.0), ([3], 2.0)], fields)
+    (ids, weight), _ = items_of(BatchReader(ShuffleReader(MultiPassReader(source, 1), 1), 2))
+    assert (ids.to_list(), weight.to_list()) == ([[[1], [2]], []], [0.5, 1.0])
+    assert fed == [2, 1]
+
+
+def test_several_passes_are_one():
+    held = MultiPassReader(ShuffleReader(counting(6), 6, seed=2), 3)
+    expected = rd.repeat(rd.shuffle(counting(6), 6, seed=2), 3)
+    assert items_of(held) == list(expected())
+    held.reinit()
+    assert items_of(held) == list(expected())
+
+
+def test_several_passes_of_nothing():
+    assert items_of(MultiPassReader(counting(0), 3)) == []
+
+
+def test_an_error_ends_all_passes():
+    held = MultiPassReader(failing(2), 3)
+    assert [held.read_next(), held.read_next()] == [0, 1]
+    with pytest.raises(BrokenError):
+        held.read_next()
+    assert not held.has_next()
+
+
+@pytest.mark.parametrize("depth", [1, 2, 5])
+@pytest.mark.parametrize("place", [None, "cpu"])
+def test_double_buffering_keeps_items_and_order(place, depth):
+    held = DoubleBufferReader(counting(20), place, depth)
+    for _ in range(2):
+        assert items_of(held) == list(range(20))
+        held.reinit()
+
+
+def test_double_buffering_sends_tensors():
+    with virtual_devices(2):
+        tensor = LoDTensor([1, 2], [[0, 2]])
+        held = DoubleBufferReader(lambda: [(tensor, "name"), tensor, [tensor]], "cuda:1")
+        assert held.place == CUDAPlace(1)
+        (sent, name), bare, listed = items_of(held)
+        assert name == "name"
+        assert isinstance(listed, list)
+        for each in (sent, bare, listed[0]):
+            assert (each.place, each.lod()) == (CUDAPlace(1), [[0, 2]])
+            assert each.numpy().tolist() == [1, 2]
+
+
+def test_a_place_that_is_given_stays():
+    unplaced, placed = DoubleBufferReader(counting(1)), DoubleBufferReader(counting(1), "cpu")
+    for reader in (unplaced, placed):
+        reader.bind(CUDAPlace(0))
+    assert (unplaced.place, placed.place) == (CUDAPlace(0), CPUPlace())
+
+
+def test_a_place_that_is_none():
+    with pytest.raises(PlaceError, match="place must be a Place"):
+        DoubleBufferReader(counting(3), "gpu")
+    missing = DoubleBufferReader(lambda: [(LoDTensor([1]),)], "cuda:7")
+    with virtual_devices(1), pytest.raises(PlaceError, match="there are 1 virtual devices"):
+        missing.read_next()
+
+
+def test_any_decorator_can_be_held():
+    held = DecoratedReader(counting(9), lambda reader: rd.filter(lambda n: n % 2, reader), str)
+    assert items_of(held) == ["1", "3", "5", "7"]
+
+
+def test_a_decorator_sees_what_is_read():
+    source = ReaderHolder(counting(3), str)
+    assert items_of(DecoratedReader(source, lambda reader: rd.map_readers(len, reader))) == [
+        1,
+        1,
+        1,
+    ]
+
+
+def test_a_pipeline_resumes():
+    def make():
+        shuffled = ShuffleReader(counting(23), 5, seed=1)
+        return DoubleBufferReader(MultiPassReader(BatchReader(shuffled, 4), 2))
+
+    held, again = make(), make()
+    for _ in range(8):
+        held.read_next()
+    again.load_state_dict(held.state_dict())
+    assert items_of(again) == items_of(held)
