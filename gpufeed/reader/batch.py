@@ -205,7 +205,7 @@ class Batch(Reader[list[T]]):
             drain(done, num_batches)
             for filling in done:
                 self._stats.count(filling)
-                yield make(filling.samples)
+                yield make(filling.give())
 
     def count(self) -> int | None:
         """Return the number of batches, where samples are counted and nothing but their number."""
@@ -259,6 +259,7 @@ class Batch(Reader[list[T]]):
             stats.num_batches += 1
             stats.num_samples += len(samples)
             yield samples
+            del samples  # while the next ones are read, these must not be in memory too
 
     def _measured(
         self, source: Iterator[Any], is_columnar: bool, first: int

@@ -1,7 +1,8 @@
 """Whether a reader yields samples one by one, or many as a `ColumnarBatch`.
 
 Positions count samples, which are the rows of record batches. But only the first thing that a
-reader yields tells which of the two it is, and it may have been asked to skip by then.
+reader yields tells for certain which of the two it is, and it may have been asked to skip by then:
+`Reader.is_columnar` is a guess, since any mapper may make one of the other.
 """
 
 from __future__ import annotations
@@ -10,11 +11,24 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain, islice
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
+from gpufeed.device.threads import close_iterator
 from gpufeed.reader.base import AnyReader, Reader, drain, reading
 
-__all__ = ["reading_samples"]
+__all__ = ["OpensRows", "reading_samples"]
+
+
+@runtime_checkable
+class OpensRows(Protocol):
+    """A reader of record batches that finds a row without reading those before it."""
+
+    @property
+    def is_columnar(self) -> bool:
+        """Whether it yields record batches."""
+
+    def open_rows(self, epoch: int, skip: int) -> Iterator[Any]:
+        """Return an iterator over pass ``epoch`` without its first ``skip`` rows."""
 
 
 @contextmanager
@@ -29,27 +43,45 @@ def reading_samples(
 
     Gives an iterator, of samples or of record batches, and whether it is the latter.
     """
-    # A plain function drains what it skips: then what it yields can as well be seen before.
-    skipped = skip if isinstance(reader, Reader) else 0
+    stage: object = reader
+    if isinstance(stage, OpensRows) and stage.is_columnar:
+        rows = stage.open_rows(epoch, skip)
+        try:
+            yield _rows(rows, 0), True
+        finally:
+            close_iterator(rows)
+        return
+    # A plain function drains what it skips, so that what it yields can as well be seen before.
+    skipped = skip if isinstance(reader, Reader) and not reader.is_columnar else 0
     with reading(reader, epoch, skipped) as source:
         first = list(islice(source, 1))
-        if first and not _is_columnar(first[0]):
-            source = chain(iter(first), source)
-            del first
-            drain(source, skip - skipped)
-            yield source, False
-            return
-        if not skipped:
-            yield (_rows(chain(first, source), skip), True) if first else (source, False)
+        if not skipped or (first and not _is_columnar(first[0])):
+            yield _without(first, source, skip - skipped)
             return
     # Record batches were skipped as if each were one sample; or there is nothing behind so many,
     # of which kind ever. At the beginning stands what tells.
     with reading(reader, epoch, 0) as source:
         first = list(islice(source, 1))
         if first and _is_columnar(first[0]):
-            yield _rows(chain(first, source), skip), True
+            yield _without(first, source, skip)
         else:
             yield iter(()), False
+
+
+def _without(first: list[Any], source: Iterator[Any], skip: int) -> tuple[Iterator[Any], bool]:
+    """Join the first thing and the others, drop the first ``skip`` samples, tell their kind."""
+    is_columnar = bool(first) and _is_columnar(first[0])
+    samples = chain(_emptied(first), source)
+    if is_columnar:
+        return _rows(samples, skip), True
+    drain(samples, skip)
+    return samples, False
+
+
+def _emptied(samples: list[Any]) -> Iterator[Any]:
+    """Yield what a list holds, and keep none of it."""
+    while samples:
+        yield samples.pop(0)
 
 
 def _is_columnar(sample: object) -> bool:

@@ -48,6 +48,11 @@ class Filling:
         if length > self.longest:
             self.longest = length
 
+    def give(self) -> list[Any]:
+        """Return the samples and keep none: whoever made the batch may hold on to this object."""
+        samples, self.samples = self.samples, []
+        return samples
+
     @property
     def is_full(self) -> bool:
         """Whether it holds as many samples as it may."""

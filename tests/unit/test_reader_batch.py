@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import weakref
+
 import pytest
 from support.readers import BrokenError, Watched, counting, failing, taken_until
 
 from gpufeed.errors import FieldError, ReaderError
-from gpufeed.reader import batch
+from gpufeed.reader import batch, buffered
 from gpufeed.reader.base import Reader
 
 
@@ -231,12 +233,43 @@ def test_functions_are_not_compared():
     batch(counting(9), 2, **{**OPTIONS, "length": lambda _: 1}).load_state_dict(state)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{}, {"sort_window": 4}, {"max_tokens": 3}, {"max_tokens": 3, "pack": True}, {"buckets": [3]}],
-)
+WAYS = [
+    {},
+    {"length": tokens},
+    {"sort_window": 4, "length": tokens},
+    {"max_tokens": 3, "length": tokens},
+    {"max_tokens": 3, "length": tokens, "pack": True},
+    {"max_tokens": 3, "length": tokens, "pack": True, "sort_window": 4},
+    {"buckets": [3], "length": tokens},
+]
+
+
+@pytest.mark.parametrize("options", WAYS)
 def test_leaving_the_loop_closes_the_source(options):
     source = Watched(100)
-    for _ in batch(source, 2, length=lambda _: 1, **options):
+    for _ in batch(buffered(source, 3), 2, **options):
         break
     assert source.num_open == 0
+
+
+class Sample:
+    """Something that a weak reference can watch."""
+
+
+@pytest.mark.parametrize("options", WAYS)
+def test_a_batch_that_was_dropped_is_not_kept_while_the_next_is_read(options):
+    alive: weakref.WeakSet[Sample] = weakref.WeakSet()
+    most = 0
+
+    def source():
+        nonlocal most
+        for _ in range(60):
+            sample = Sample()
+            alive.add(sample)
+            most = max(most, len(alive))
+            yield sample
+            del sample
+
+    assert list(map(len, batch(source, 3, **options))) == [3] * 20
+    # What is being gathered, a window beside a batch or that alone, and one sample before it.
+    assert most <= options.get("sort_window", 1) + 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import weakref
 
 import numpy as np
 import pytest
@@ -119,6 +120,52 @@ def test_a_reader_of_samples_is_opened_once():
 
     assert list(batch(Samples("samples"), 2).open(0, 3)) == [[6, 7], [8]]
     assert opened == [6]
+
+
+def test_record_batches_that_say_so_are_opened_once():
+    class Known(Columnar):
+        is_columnar = True
+
+    source = Known(3, 4)
+    assert numbers(batch(source, 2).open(0, 2)) == [[4, 5], [6]]
+    assert source.skipped == [0]
+
+
+def test_rows_are_found_by_a_reader_that_can():
+    class Seekable(Columnar):
+        is_columnar = True
+
+        def open_rows(self, epoch, skip):
+            self.skipped.append((epoch, skip))
+            return iter([ColumnarBatch({"x": np.arange(skip, 7)})])
+
+    source = Seekable(7)
+    assert numbers(batch(source, 2).open(3, 2)) == [[4, 5], [6]]
+    assert source.skipped == [(3, 4)]
+
+
+def test_samples_made_of_record_batches_are_samples():
+    class Known(Columnar):
+        is_columnar = True
+
+    reader = batch(map_readers(len, Known(3, 4, 5)), 2)
+    assert list(reader.open(0, 0)) == [[3, 4], [5]]
+    assert list(reader.open(0, 1)) == [[5]]
+
+
+def test_the_first_sample_is_not_kept():
+    class Sample:
+        pass
+
+    def source():
+        while True:
+            yield Sample()
+
+    batches = batch(source, 1)()
+    first = weakref.ref(next(batches)[0])
+    next(batches)
+    assert first() is None
+    batches.close()
 
 
 def test_behind_the_end_there_is_nothing_of_either_kind():
