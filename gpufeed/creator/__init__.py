@@ -7,8 +7,24 @@ reads afresh.
 from __future__ import annotations
 
 from gpufeed.creator.arrays import idx, np_array, npy
+from gpufeed.creator.columnar import arrow, parquet, ray_dataset
 from gpufeed.creator.files import open  # noqa: A004 - the public name
 from gpufeed.creator.records import recordio
+from gpufeed.creator.tar import webdataset
 from gpufeed.creator.text import csv, jsonl, svmlight, text_file
 
-__all__ = ["csv", "idx", "jsonl", "np_array", "npy", "open", "recordio", "svmlight", "text_file"]
+__all__ = [
+    "arrow",
+    "csv",
+    "idx",
+    "jsonl",
+    "np_array",
+    "npy",
+    "open",
+    "parquet",
+    "ray_dataset",
+    "recordio",
+    "svmlight",
+    "text_file",
+    "webdataset",
+]

@@ -14,14 +14,17 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from gpufeed.errors import FieldError, FormatError
+from gpufeed.formats.arrow_ipc import check_arrow, read_arrow
 from gpufeed.formats.csv import check_csv, read_csv
 from gpufeed.formats.idx import IdxFile
 from gpufeed.formats.jsonl import check_jsonl, read_jsonl
 from gpufeed.formats.npy import check_npy, read_npy
+from gpufeed.formats.parquet import check_parquet, read_parquet
 from gpufeed.formats.recordio import RecordIOFile, check_recordio
 from gpufeed.formats.source import PathLike, Source, locate
 from gpufeed.formats.svmlight import check_svmlight, read_svmlight
 from gpufeed.formats.text import read_text
+from gpufeed.formats.webdataset import WebDatasetFile
 
 __all__ = ["Format", "Opener", "PathLike", "Seekable", "Source", "locate", "register", "resolve"]
 
@@ -130,4 +133,7 @@ register("idx", IdxFile, endings=[".idx", "idx1-ubyte", "idx2-ubyte", "idx3-ubyt
 register("svmlight", read_svmlight, endings=[".svm", ".svmlight", ".libsvm"], check=check_svmlight)
 register("jsonl", read_jsonl, endings=[".jsonl", ".ndjson"], check=check_jsonl)
 register("npy", read_npy, endings=[".npy", ".npz"], check=check_npy)
+register("parquet", read_parquet, endings=[".parquet", ".pq"], check=check_parquet)
+register("arrow", read_arrow, endings=[".arrow", ".feather", ".ipc"], check=check_arrow)
+register("webdataset", WebDatasetFile, endings=[".tar"])
 register("recordio", RecordIOFile, endings=[".recordio", ".rec"], check=check_recordio)

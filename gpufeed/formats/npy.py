@@ -22,7 +22,7 @@ import zlib
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import IO, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +33,7 @@ from gpufeed.formats.names import check_columns
 from gpufeed.formats.source import Source, read_up_to
 from gpufeed.formats.spool import seekable
 
-__all__ = ["NpyFile", "NpzFile", "check_npy", "read_npy"]
+__all__ = ["NpyFile", "NpzFile", "check_npy", "parse_npy", "read_npy"]
 
 _MAGIC = b"\x93NUMPY"
 _MAX_HEADER_NBYTES = 1 << 16  # of version 1.0
@@ -87,27 +87,54 @@ class NpyFile(ArrayFile[NpyHeader]):
         return memory
 
     def _read_header(self, stream: io.BufferedReader) -> NpyHeader:
-        start = bytes(read_up_to(stream, 8))
-        if start[:6] != _MAGIC or start[6:] not in (b"\1\0", b"\2\0", b"\3\0"):
-            raise self._error(0, "the npy magic 93 4e 55 4d 50 59 01..03 00", start.hex(" "))
-        width = 2 if start[6] == 1 else 4
-        nbytes = int.from_bytes(read_up_to(stream, width), "little")
-        if nbytes > _MAX_HEADER_NBYTES:
-            raise self._error(8, f"a header of at most {_MAX_HEADER_NBYTES} bytes", nbytes)
-        text = bytes(read_up_to(stream, nbytes))
-        at = 8 + width
-        if len(text) < nbytes:
-            raise self._error(at, f"a header of {nbytes} bytes", f"{len(text)} bytes")
         try:
-            shape, dtype, fortran_order = _parse(
-                text.decode("utf-8" if start[6] == 3 else "latin1")
-            )
-        except _BAD_HEADER as error:
-            raise self._error(at, f"an npy header ({error})", repr(text[:80])) from error
-        header = NpyHeader(dtype, shape[0], shape[1:], at + nbytes, fortran_order)
-        if not header.item_nbytes:
-            raise self._error(at, "items of 1 byte or more", f"{dtype} of shape {shape}")
+            start, shape, dtype, fortran_order = _read_start(stream)
+            if not shape:
+                raise ValueError("expected an array with a first axis, got a single value")
+            header = NpyHeader(dtype, shape[0], shape[1:], start, fortran_order)
+            if not header.item_nbytes:
+                raise ValueError(f"expected items of 1 byte or more, got {dtype} of shape {shape}")
+        except ValueError as error:
+            raise FormatError(f"{self._source.path}, byte 0, header: {error}") from error
         return header
+
+
+def parse_npy(data: bytes) -> npt.NDArray[Any]:
+    """Return the array of an npy file in memory, as a view that cannot be written to.
+
+    Raises:
+        ValueError: It is no npy file, or holds Python objects, or more or fewer bytes than it says.
+    """
+    start, shape, dtype, fortran_order = _read_start(io.BytesIO(data))
+    promised = math.prod(shape) * dtype.itemsize
+    if promised != len(data) - start:
+        raise ValueError(f"expected {promised} bytes of data, got {len(data) - start}")
+    return np.ndarray(shape, dtype, data, start, order="F" if fortran_order else "C")
+
+
+def _read_start(stream: IO[bytes]) -> tuple[int, tuple[int, ...], np.dtype[Any], bool]:
+    """Return the number of bytes in front of the array, its shape, dtype and order.
+
+    Raises:
+        ValueError: They are damaged.
+    """
+    magic = stream.read(8)
+    if magic[:6] != _MAGIC or magic[6:] not in (b"\1\0", b"\2\0", b"\3\0"):
+        raise ValueError(
+            f"expected the npy magic {_MAGIC.hex(' ')} 01..03 00, got {magic.hex(' ')}"
+        )
+    width = 2 if magic[6] == 1 else 4
+    nbytes = int.from_bytes(stream.read(width), "little")
+    if nbytes > _MAX_HEADER_NBYTES:
+        raise ValueError(f"expected at most {_MAX_HEADER_NBYTES} bytes, got {nbytes}")
+    raw = stream.read(nbytes)
+    if len(raw) < nbytes:
+        raise ValueError(f"expected {nbytes} bytes, got {len(raw)}")
+    text = raw.decode("utf-8" if magic[6] == 3 else "latin1")
+    try:
+        return 8 + width + nbytes, *_parse(text)
+    except _BAD_HEADER as error:
+        raise ValueError(f"{error}, got {text[:80]!r}") from error
 
 
 # Whatever literals and dtypes may raise; a warning, where the user has made errors of them.
@@ -121,17 +148,17 @@ def _parse(text: str) -> tuple[tuple[int, ...], np.dtype[Any], bool]:
     """Return shape, dtype and order; raise any of `_BAD_HEADER`."""
     fields = ast.literal_eval(text)
     shape, fortran_order = fields["shape"], fields["fortran_order"]
-    if type(shape) is not tuple or not 1 <= len(shape) <= MAX_NDIM:
-        raise ValueError(f"an array of 1 to {MAX_NDIM} dimensions")
+    if type(shape) is not tuple or len(shape) > MAX_NDIM:
+        raise ValueError(f"expected at most {MAX_NDIM} sizes")
     if not all(type(size) is int and size >= 0 for size in shape):
-        raise ValueError("sizes that are whole numbers >= 0")
+        raise ValueError("expected sizes that are whole numbers >= 0")
     if type(fortran_order) is not bool:
-        raise ValueError("fortran_order True or False")
+        raise ValueError("expected fortran_order True or False")
     dtype = np.lib.format.descr_to_dtype(fields["descr"])
     if dtype.hasobject:
-        raise ValueError("values that are no Python objects: pickles are not opened")
+        raise ValueError("expected no Python objects, whose pickles are not opened")
     if math.prod(max(1, size) for size in shape) * dtype.itemsize > sys.maxsize:
-        raise ValueError("an array that memory can address")
+        raise ValueError("expected an array that memory can address")
     return shape, dtype, fortran_order
 
 
@@ -178,7 +205,7 @@ class NpzFile:
 
     @contextmanager
     def _arrays(self) -> Iterator[list[NpyFile]]:
-        with seekable(self._source) as file:
+        with self._source.open() as stream, seekable(self._source, stream) as file:
             try:
                 with zipfile.ZipFile(file) as archive:
                     held = [name for name in archive.namelist() if name.endswith(".npy")]

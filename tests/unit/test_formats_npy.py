@@ -15,7 +15,7 @@ from gpufeed import creator
 from gpufeed.errors import FieldError, FormatError
 from gpufeed.formats import Seekable, Source
 from gpufeed.formats.items import CHUNK_NBYTES
-from gpufeed.formats.npy import NpyFile, NpzFile, read_npy
+from gpufeed.formats.npy import NpyFile, NpzFile, parse_npy, read_npy
 
 NAMES = ["a.npy", "a.npy.gz"]
 DTYPES = ["?", "i1", ">u2", "<i4", ">i8", "f2", ">f4", "c8", "S3", ">U2", "M8[s]", "i4,>f8"]
@@ -125,29 +125,26 @@ OBJECTS = npy_bytes(np.array([{}, []], object), allow_pickle=True)
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"\x93NUMP", "byte 0: expected the npy magic .*, got 93 4e 55 4d 50$"),
-        (
-            b"\x93NUMPY\x04\0" + bytes(99),
-            "byte 0: expected the npy magic .*01..03 00, got .* 04 00",
-        ),
-        (b"\x93NUMPY\x02\0\xff\xff\xff\xff", "byte 8: .* at most 65536 bytes, got 4294967295"),
-        (npy_bytes(np.zeros(2))[:60], "byte 10: expected a header of 118 bytes, got 50 bytes"),
-        (with_header("{"), r"byte 10: expected an npy header \(.*\), got b'{'"),
-        (with_header("[" * 9999), "byte 10: expected an npy header"),
-        (with_header("exit()"), "byte 10: expected an npy header"),
-        (with_header({"shape": (1,)}), r"npy header \('fortran_order'\)"),
-        (with_header(described("f99")), "byte 10: expected an npy header"),
-        (with_header(described(["f8"])), "byte 10: expected an npy header"),
-        (with_header(described(shape=())), r"\(an array of 1 to 32 dimensions\)"),
-        (with_header(described(shape=(1,) * 33)), r"\(an array of 1 to 32 dimensions\)"),
-        (with_header(described(shape=[2])), r"\(an array of 1 to 32 dimensions\)"),
-        (with_header(described(shape=(2, -1))), r"\(sizes that are whole numbers >= 0\)"),
-        (with_header(described(shape=(True,))), r"\(sizes that are whole numbers >= 0\)"),
-        (with_header(described(shape=(0, 10**30))), r"\(an array that memory can address\)"),
-        (with_header(described(order=1)), r"\(fortran_order True or False\)"),
+        (b"\x93NUMP", "expected the npy magic .*, got 93 4e 55 4d 50$"),
+        (b"\x93NUMPY\x04\0" + bytes(99), "expected the npy magic .*01..03 00, got .* 04 00"),
+        (b"\x93NUMPY\x02\0\xff\xff\xff\xff", "expected at most 65536 bytes, got 4294967295"),
+        (npy_bytes(np.zeros(2))[:60], "expected 118 bytes, got 50"),
+        (with_header("{"), r"never closed .*, got '{'"),
+        (with_header("[" * 9999), r"got '\[\[\["),
+        (with_header("exit()"), r"got 'exit\(\)'"),
+        (with_header({"shape": (1,)}), "'fortran_order', got"),
+        (with_header(described("f99")), "'f99' not understood"),
+        (with_header(described(["f8"])), "not understood"),
+        (with_header(described(shape=())), "an array with a first axis, got a single value"),
+        (with_header(described(shape=(1,) * 33)), "expected at most 32 sizes"),
+        (with_header(described(shape=[2])), "expected at most 32 sizes"),
+        (with_header(described(shape=(2, -1))), "expected sizes that are whole numbers >= 0"),
+        (with_header(described(shape=(True,))), "expected sizes that are whole numbers >= 0"),
+        (with_header(described(shape=(0, 10**30))), "expected an array that memory can address"),
+        (with_header(described(order=1)), "expected fortran_order True or False"),
         (with_header(described(shape=(9, 0))), r"items of 1 byte or more, got float64 of .*\(9, 0"),
         (with_header(described("<U0", (10**12,))), r"items of 1 byte or more, got <U0 of shape"),
-        (OBJECTS, "values that are no Python objects: pickles are not opened"),
+        (OBJECTS, "expected no Python objects, whose pickles are not opened"),
         (with_header(described([("a", "|O")])), "pickles are not opened"),
     ],
 )
@@ -157,9 +154,9 @@ def test_a_damaged_header_is_refused(
 ) -> None:
     file = write(tmp_path / name, content)
 
-    with pytest.raises(FormatError, match=f"{name}, .*{message}"):
+    with pytest.raises(FormatError, match=f"{name}, byte 0, header: .*{message}"):
         file.count()
-    with pytest.raises(FormatError, match=f"{name}, .*{message}"):
+    with pytest.raises(FormatError, match=f"{name}, byte 0, header: .*{message}"):
         next(iter(file))
 
 
@@ -267,9 +264,9 @@ def test_columns_pick_and_order_arrays(tmp_path: Path) -> None:
         ({"x_npy": npy_bytes(X)}, ["y", "x"], "expected y.npy and x.npy, got x.npy"),
         ({"readme": b"hello"}, [], "expected arrays, got no array"),
         ({"x_npy": npy_bytes(X), "y_npy": npy_bytes(X[:2])}, [], "equally many rows, got .*3.*: 2"),
-        ({"x_npy": OBJECTS}, [], "a.npz, x.npy, byte 10: .*pickles are not opened"),
+        ({"x_npy": OBJECTS}, [], "a.npz, x.npy, byte 0, header: .*pickles are not opened"),
         ({"x_npy": npy_bytes(X)[:-1]}, [], "a.npz, x.npy, byte 175: .* end of the file in item 2"),
-        ({"x_npy": b""}, [], "a.npz, x.npy, byte 0: expected the npy magic .*, got $"),
+        ({"x_npy": b""}, [], "a.npz, x.npy, byte 0, header: expected the npy magic .*, got $"),
     ],
 )
 def test_archives_that_do_not_hold_what_is_asked_for(
@@ -315,3 +312,29 @@ def test_columns_are_checked_at_once(columns: Any) -> None:
 def test_one_array_has_no_columns(tmp_path: Path) -> None:
     with pytest.raises(FieldError, match=r"npy.columns must be None for one array, a.npy, got"):
         read_npy(Source("a.npy"), ["x"])
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("shape", [(), (0,), (2, 3)])
+def test_an_array_in_memory_is_a_view(shape: tuple[int, ...], order: Any) -> None:
+    array = np.arange(np.prod(shape, dtype=int)).reshape(shape, order=order)
+
+    parsed = parse_npy(npy_bytes(array))
+
+    np.testing.assert_array_equal(parsed, array)
+    assert not parsed.flags.owndata
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (OBJECTS, "pickles are not opened"),
+        (npy_bytes(X)[:-1], "expected 48 bytes of data, got 47"),
+        (npy_bytes(X) + b"x", "expected 48 bytes of data, got 49"),
+        (with_header(described(shape=(10**15,))), "expected 8000000000000000 bytes of data, got 0"),
+        (b"", "expected the npy magic"),
+    ],
+)
+def test_a_damaged_array_in_memory_is_refused(content: bytes, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse_npy(content)
