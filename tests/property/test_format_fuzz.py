@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
-import lzma
 import struct
 from collections.abc import Callable
 from itertools import islice
@@ -13,28 +10,48 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from support.compressed import COMPRESS
+from support.recordio import FLUID_SNAPPY, GO_SNAPPY, chunk
 
 from gpufeed.errors import FormatError
 from gpufeed.formats import Seekable, Source, resolve
+from gpufeed.formats.recordio.content import encode_tensors
+from gpufeed.tensor import LoDTensor
 
-# Each starts as a good file.
+TENSORS = [
+    encode_tensors([LoDTensor([[1.5], [2.5]], lod=[[0, 2, 2]]), LoDTensor([7])]),
+    encode_tensors([]),
+]
+# Each starts as a good file: of what format, and what is in it.
 FILES = {
-    "text": "first line\nzweite Zeile: ä\r\n\n".encode(),
-    "csv": b'name,age\n"a, ""b""\n",1\nc,2\n',
-    "idx": bytes([0, 0, 0x0B, 2]) + struct.pack(">2I6h", 3, 2, *range(6)),
-    "svmlight": b"+1 qid:3 1:0.5 3:1 7:2e3 # note\n-1\n\n0.5 2:1\n",
+    "text": ("text", "first line\nzweite Zeile: ä\r\n\n".encode()),
+    "csv": ("csv", b'name,age\n"a, ""b""\n",1\nc,2\n'),
+    "idx": ("idx", bytes([0, 0, 0x0B, 2]) + struct.pack(">2I6h", 3, 2, *range(6))),
+    "svmlight": ("svmlight", b"+1 qid:3 1:0.5 3:1 7:2e3 # note\n-1\n\n0.5 2:1\n"),
+    "recordio": ("recordio", chunk(b"ab", b"") + chunk(b"c") + chunk(b"de", dialect="go")),
+    "recordio, gzip": ("recordio", chunk(b"ab", b"", dialect="go", compressor="gzip") * 2),
+    "recordio, snappy": ("recordio", FLUID_SNAPPY + GO_SNAPPY),
+    "recordio, tensors": ("recordio", chunk(*TENSORS)),
 }
 OPTIONS = {
     "csv": {"columns": ["name", 1], "dtypes": {"age": "int8"}},
     "svmlight": {"dim": 7, "query_id": True},
+    "recordio, tensors": {"tensors": True},
 }
-COMPRESS: dict[str, Callable[[bytes], bytes]] = {
-    "": bytes,
-    ".gz": gzip.compress,
-    ".bz2": bz2.compress,
-    ".xz": lzma.compress,
-}
-TELLING = [b"\0", b"\xff", b"\n", b'"', b":", b"_", b"-", b"nan", b"1e999", b"9" * 30, b"\xc3"]
+TELLING = [
+    b"\0",
+    b"\xff",
+    b"\n",
+    b'"',
+    b":",
+    b"_",
+    b"-",
+    b"nan",
+    b"1e999",
+    b"9" * 30,
+    b"\xc3",
+    b"\4\3\2\1",
+]
 
 
 @st.composite
@@ -61,7 +78,7 @@ def edits(draw: st.DrawFn) -> Callable[[bytes], bytes]:
 
 
 @pytest.mark.parametrize("suffix", COMPRESS)
-@pytest.mark.parametrize("tag", FILES)
+@pytest.mark.parametrize("name", FILES)
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -69,16 +86,19 @@ def edits(draw: st.DrawFn) -> Callable[[bytes], bytes]:
 @example(inside=lambda content: content, outside=lambda content: content, skip=0)
 def test_damage_is_a_format_error(
     tmp_path: Path,
-    tag: str,
+    name: str,
     suffix: str,
     inside: Callable[[bytes], bytes],
     outside: Callable[[bytes], bytes],
     skip: int,
 ) -> None:
+    tag, content = FILES[name]
+    if "snappy" in name:
+        pytest.importorskip("cramjam", reason="needs cramjam")
     path = tmp_path / f"damaged{suffix}"
-    path.write_bytes(outside(COMPRESS[suffix](inside(FILES[tag]))))
+    path.write_bytes(outside(COMPRESS[suffix](inside(content))))
 
-    samples = resolve(f"{tag}:")[0].opener(Source(str(path)), **OPTIONS.get(tag, {}))
+    samples = resolve(f"{tag}:")[0].opener(Source(str(path)), **OPTIONS.get(name, {}))
     rest = samples.tail(skip) if isinstance(samples, Seekable) else iter(samples)
     refused = None
     try:
