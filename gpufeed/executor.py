@@ -4,7 +4,7 @@ Neither runs network layers; a program here holds inputs and reader operators on
 operators whose variables its ``fetch_list`` names, in the order of their recording; without a
 ``fetch_list`` it does all of them.
 
-What a run reads is never lost: everything that can be wrong with its arguments is found before the
+What a run reads is not lost: everything that can be wrong with its arguments is found before the
 first read, and so is the end of the data of any reader that it reads.
 """
 
@@ -118,6 +118,7 @@ class ParallelExecutor:
         if not self.places:
             raise PlaceError("ParallelExecutor.places must name at least one place, got none")
         self._program = main_program
+        self._failure: list[Exception] = []
 
     @property
     def device_count(self) -> int:
@@ -131,8 +132,8 @@ class ParallelExecutor:
     ) -> list[Feed]:
         """Run the program once a place; return what each run fetches, by name.
 
-        Readers give each place the next item. At the end of the data there may be fewer items than
-        places: then the list is shorter, and the next run raises `EOFException`.
+        Readers give each place the next item. At the end of the data, or before an error, there may
+        be fewer items than places: then the list is shorter, and the next run raises.
 
         Args:
             fetch_list: Variables, or their names, of what is read or fed.
@@ -153,13 +154,17 @@ class ParallelExecutor:
                 f"{owner}.fetch_list must name tensors, got what {flags[0]} sets; "
                 f"use the method {flags[0]} of the reader"
             )
+        if self._failure:
+            raise self._failure.pop()
         feeds: list[Feed] = []
         for place, part in zip(self.places, parts, strict=False):
             try:
                 values = {**part, **_run(operators, place)}
-            except EOFException:
+            except Exception as error:
                 if not feeds:
                     raise
+                if not isinstance(error, EOFException):  # that one comes again by itself
+                    self._failure.append(error)
                 break
             feeds.append(Feed(((name, values[name].to(place)) for name in names), place=place))
         return feeds
