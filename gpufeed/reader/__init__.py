@@ -19,7 +19,9 @@ from gpufeed.reader.decorators import (
     skip,
     take_while,
 )
+from gpufeed.reader.mixing import interleave, mix
 from gpufeed.reader.parallel import buffered, xmap_readers
+from gpufeed.reader.replay import replay
 from gpufeed.reader.shard import shard
 from gpufeed.reader.sharding import Shard
 from gpufeed.reader.shuffle import shuffle
@@ -39,8 +41,11 @@ __all__ = [
     "compose",
     "filter",
     "firstn",
+    "interleave",
     "map_readers",
+    "mix",
     "repeat",
+    "replay",
     "shard",
     "shuffle",
     "skip",
