@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         reader,
         stateful,
     )
+    from gpufeed.buffering import double_buffer
     from gpufeed.columnar import ColumnarBatch
     from gpufeed.create import LoDTensorArray, create_lod_tensor, create_random_int_lodtensor
     from gpufeed.device import array_module, cuda_places, virtual_devices, virtual_stream
@@ -111,6 +112,7 @@ __all__ = [
     "default_main_program",
     "default_startup_program",
     "define_py_data_sources2",
+    "double_buffer",
     "formats",
     "interop",
     "layers",
@@ -130,6 +132,7 @@ __all__ = [
 
 # Where each of them lives, by module; what is not listed is a module itself.
 _HOMES = {
+    "buffering": ("double_buffer",),
     "columnar": ("ColumnarBatch",),
     "create": ("LoDTensorArray", "create_lod_tensor", "create_random_int_lodtensor"),
     "device": ("array_module", "cuda_places", "virtual_devices", "virtual_stream"),

@@ -24,6 +24,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from gpufeed.columnar import Column
 from gpufeed.columns import DenseColumn, SparseColumn
 from gpufeed.device.backend import Array
 from gpufeed.device.host import ALIGNMENT
@@ -37,11 +38,12 @@ from gpufeed.places import CUDAPlace, Place
 from gpufeed.sparse import SparseRows
 from gpufeed.tensor import LoDTensor
 from gpufeed.variables import Variable
+from gpufeed.whole import WHOLE, WholeDense, WholeSparse, samples_of
 
 __all__ = ["BatchPlan"]
 
 _Section = tuple[tuple[int, ...], np.dtype[Any]]  # shape and dtype of one array in the block
-Samples = Sequence[Any]
+Samples = Sequence[Any] | Column  # one value a sample, or all of them in one array
 
 
 class BatchPlan:
@@ -166,9 +168,7 @@ class _DenseField:
     def __init__(self, variable: Variable, samples: Samples, place: Place, strict: bool) -> None:
         self._variable = variable
         dtype = variable.wire_dtype or variable.dtype
-        self._column: DenseColumn | LooseColumn = (
-            DenseColumn(variable, samples) if strict else LooseColumn(variable, samples, dtype)
-        )
+        self._column = _dense_column(variable, samples, dtype, strict)
         self.wire: list[_Section] = [(self._column.shape, dtype)]
         self.unpacked: list[_Section] = []
         if variable.is_converted:
@@ -200,7 +200,11 @@ class _SparseField:
 
     def __init__(self, variable: Variable, samples: Samples, place: Place) -> None:
         self._variable = variable
-        self._column = SparseColumn(variable, samples)
+        self._column: SparseColumn | WholeSparse = (
+            WholeSparse(variable, samples)
+            if isinstance(samples, WHOLE)
+            else SparseColumn(variable, samples)
+        )
         row_offsets = self._column.row_offsets
         num_rows, num_entries = len(row_offsets) - 1, int(row_offsets[-1])
         # One dtype for both, as SciPy, torch and cuSPARSE want it.
@@ -239,6 +243,16 @@ class _SparseField:
         return SparseRows._assemble(
             row_offsets, indices, values, dim, lod, place, lod_on_place, lease
         )
+
+
+def _dense_column(
+    variable: Variable, samples: Samples, dtype: np.dtype[Any], strict: bool
+) -> DenseColumn | WholeDense | LooseColumn:
+    if isinstance(samples, WHOLE):
+        if strict:
+            return WholeDense(variable, samples)
+        samples = samples_of(samples)
+    return DenseColumn(variable, samples) if strict else LooseColumn(variable, samples, dtype)
 
 
 def _offset_sections(levels: Sequence[np.ndarray[Any, Any]], place: Place) -> list[_Section]:

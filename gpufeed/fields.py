@@ -1,7 +1,7 @@
 """Fields: which part of each sample goes to which variable.
 
 A tuple or list is a row of fields, a dict is by name, and anything else is the one field itself. A
-batch is all of one kind.
+batch is all of one kind. A `ColumnarBatch` is taken apart by name, or by ``feeding``.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gpufeed.checks import whole_number
+from gpufeed.columnar import Column, ColumnarBatch
 from gpufeed.errors import FieldError
 
 __all__ = ["FieldMap"]
@@ -51,13 +52,15 @@ class FieldMap:
             for name in names
         ]
 
-    def columns(self, batch: Iterable[Any]) -> list[Sequence[Any]]:
+    def columns(self, batch: Iterable[Any]) -> Sequence[Sequence[Any] | Column]:
         """Return the values of each field, in feed order.
 
         Raises:
             FieldError: A sample has another number of fields, lacks a name, or is of another kind
                 than the first.
         """
+        if isinstance(batch, ColumnarBatch):
+            return self._from_columns(batch.columns)
         samples = batch if isinstance(batch, (list, tuple)) else _as_list(batch)
         if not samples:
             return [()] * len(self._names)
@@ -75,6 +78,20 @@ class FieldMap:
                 f"sample 0: expected {self._wanted()}, got {type(samples[0]).__name__}"
             )
         return [samples]
+
+    def _from_columns(self, columns: Mapping[str, Column]) -> list[Column]:
+        if self._order is None:
+            missing = [name for name in self._names if name not in columns]
+            if missing:
+                raise FieldError(f"expected a column {missing[0]!r}, got {', '.join(columns)}")
+            return [columns[name] for name in self._names]
+        if max(self._order) >= len(columns):
+            raise FieldError(
+                f"expected at least {max(self._order) + 1} columns (feeding {self._names}), "
+                f"got {', '.join(columns)}"
+            )
+        in_order = list(columns.values())
+        return [in_order[number] for number in self._order]
 
     def _from_rows(self, samples: Sequence[Any]) -> list[Sequence[Any]]:
         columns: list[Sequence[Any]]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import chain, islice
-from typing import Any, Literal
+from itertools import chain, islice, pairwise
+from typing import Any, Literal, cast
 
+from gpufeed.columnar import ColumnarBatch
 from gpufeed.errors import FieldError
 
 __all__ = ["Batch", "Remainder", "deal", "group_batches"]
@@ -51,7 +52,7 @@ def group_batches(
     if group and remainder == "partial":
         yield group
     elif group and remainder == "split":
-        yield deal(list(chain.from_iterable(group)), num_places)
+        yield deal(_joined(group), num_places)
     elif group and not drop_last and error is None:
         raise FieldError(
             f"decorate_reader: {len(group)} batches are left over, which do not fill "
@@ -61,12 +62,18 @@ def group_batches(
         raise error
 
 
-def deal(samples: list[Any], num_places: int) -> list[Batch]:
+def _joined(batches: list[Batch]) -> list[Any] | ColumnarBatch:
+    if all(isinstance(batch, ColumnarBatch) for batch in batches):
+        return ColumnarBatch.concat(cast("list[ColumnarBatch]", batches))
+    return list(chain.from_iterable(batches))
+
+
+def deal(samples: list[Any] | ColumnarBatch, num_places: int) -> list[Batch]:
     """Cut samples into ``num_places`` consecutive batches whose sizes differ by one at most.
 
     >>> deal([1, 2, 3, 4, 5], 3)
     [[1, 2], [3, 4], [5]]
     """
     size, longer = divmod(len(samples), num_places)
-    source = iter(samples)
-    return [list(islice(source, size + (place < longer))) for place in range(num_places)]
+    starts = [place * size + min(place, longer) for place in range(num_places + 1)]
+    return [samples[start:end] for start, end in pairwise(starts)]
