@@ -136,7 +136,9 @@ class SortedNumbers:
         if not self._blocks:
             self._blocks.append([])
             self._lasts.append(number)
-        at = min(bisect_left(self._lasts, number), len(self._lasts) - 1)
+        at = bisect_left(self._lasts, number)
+        if at == len(self._lasts):
+            at -= 1
         block = self._blocks[at]
         insort(block, number)
         if len(block) > self.LONGEST:

@@ -6,7 +6,6 @@ Imported when a reader yields its first `ColumnarBatch`: tensors take a while to
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -125,25 +124,24 @@ def gather_rows(samples: list[Row]) -> ColumnarBatch:
     >>> gather_rows([(rows, 3), (rows, 1)]).columns["x"]
     array([3, 1])
     """
-    numbers: dict[int, list[int]] = {}  # of the rows wanted of each record batch, by its identity
-    places: dict[int, list[int]] = {}  # where they belong
-    batches: dict[int, ColumnarBatch] = {}
-    for place, (rows, row) in enumerate(samples):
-        key = id(rows)
-        batches.setdefault(key, rows)
-        numbers.setdefault(key, []).append(row)
-        places.setdefault(key, []).append(place)
-    gathered = _joined([_select(rows, numbers[key]) for key, rows in batches.items()])
+    owners, numbers = zip(*samples, strict=True)
+    rows = np.array(numbers)
+    batches = dict(zip(map(id, owners), owners, strict=True))  # each once, in order
     if len(batches) == 1:
-        return gathered
-    order = np.fromiter(chain.from_iterable(places.values()), np.int64, len(samples))
-    if (order[1:] > order[:-1]).all():
-        return gathered
-    return gathered[np.argsort(order)]
+        return _select(owners[0], rows)
+    keys = np.fromiter(map(id, owners), np.uint64, len(samples))
+    places = [np.flatnonzero(keys == np.uint64(key)) for key in batches]
+    parts = zip(batches.values(), places, strict=True)
+    gathered = ColumnarBatch.concat([_select(batch, rows[at]) for batch, at in parts])
+    order = np.concatenate(places)
+    return gathered if _ascend(order) else gathered[np.argsort(order)]
 
 
-def _select(rows: ColumnarBatch, numbers: list[int]) -> ColumnarBatch:
-    begin, end = numbers[0], numbers[-1] + 1
-    if numbers == list(range(begin, end)):
-        return rows[begin:end]
-    return rows[np.array(numbers)]
+def _select(batch: ColumnarBatch, rows: npt.NDArray[Any]) -> ColumnarBatch:
+    begin, end = int(rows[0]), int(rows[-1]) + 1
+    is_slice = end - begin == len(rows) and _ascend(rows)
+    return batch[begin:end] if is_slice else batch[rows]
+
+
+def _ascend(numbers: npt.NDArray[Any]) -> bool:
+    return bool((numbers[1:] > numbers[:-1]).all())
