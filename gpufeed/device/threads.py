@@ -58,6 +58,8 @@ class ThreadGroup:
     ...     list(channel.drain())
     [0, 1, 4, 9]
 
+    The groups of stages that are read on its threads are closed with it.
+
     Args:
         stage: What the user calls this stage; named in the warning of `close`.
         channels: Everything that a thread of this group may wait on: what has a ``close()`` that
@@ -68,6 +70,7 @@ class ThreadGroup:
         self._stage = stage
         self._channels = channels
         self._threads: list[threading.Thread] = []
+        self._owner = threading.current_thread()
         with _live_lock:
             _live.add(self)
 
@@ -98,17 +101,31 @@ class ThreadGroup:
         self._join(time.monotonic() + CLOSE_TIMEOUT_S)
 
     def stacks(self) -> str:
-        """Return where each thread is right now, as a traceback would say it."""
+        """Return where each thread is right now, as a traceback would say it.
+
+        With it what worker processes do, and the threads of the stages that these threads read.
+        """
         frames = sys._current_frames()
-        return "\n".join(
+        told = [
             f"{thread.name}:\n{''.join(traceback.format_stack(frames[thread.ident]))}".rstrip()
             for thread in self._threads
             if thread.ident in frames
-        )
+        ]
+        told += [channel.describe() for channel in self._channels if hasattr(channel, "describe")]
+        return "\n".join(told + [group.stacks() for group in self._inner()])
+
+    def _inner(self) -> list[ThreadGroup]:
+        """Return the groups of the stages that run on this group's threads."""
+        with _live_lock:
+            return [group for group in _live if group._owner in self._threads]
 
     def _close_channels(self) -> None:
+        inner = self._inner()
         for channel in self._channels:
             channel.close()
+        # A thread of this group may wait for a stage below it, and must be woken there.
+        for group in inner:
+            group._close_channels()
 
     def _join(self, deadline: float) -> None:
         threads, self._threads = self._threads, []

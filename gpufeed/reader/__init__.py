@@ -21,6 +21,7 @@ from gpufeed.reader.decorators import (
 )
 from gpufeed.reader.mixing import interleave, mix
 from gpufeed.reader.parallel import buffered, xmap_readers
+from gpufeed.reader.processes import isolate, multiprocess_reader
 from gpufeed.reader.replay import replay
 from gpufeed.reader.shard import shard
 from gpufeed.reader.sharding import Shard
@@ -42,8 +43,10 @@ __all__ = [
     "filter",
     "firstn",
     "interleave",
+    "isolate",
     "map_readers",
     "mix",
+    "multiprocess_reader",
     "repeat",
     "replay",
     "shard",

@@ -95,6 +95,8 @@ def _unpicklable(part: object) -> str:
 
 
 def _referred(part: object) -> Iterator[tuple[str, object]]:
+    for inner in (*getattr(part, "functions", ()), *getattr(part, "sources", ())):
+        yield getattr(inner, "__qualname__", None) or str(inner), inner
     if isinstance(part, FunctionType):
         for name, cell in zip(part.__code__.co_freevars, part.__closure__ or (), strict=True):
             yield name, cell.cell_contents

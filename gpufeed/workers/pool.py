@@ -17,6 +17,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -64,6 +65,8 @@ class Pool:
         self.tasks: Outbox | None = None
         self._max_entries = max_entries
         self._is_closed = False
+        # Reentrant: the garbage collector may close a pool anywhere, also while it is closed.
+        self._ending = threading.RLock()
         self._tasks: _Tasks | None = None
         self._fds: list[int] = []
         self._workers: list[_Worker] = []
@@ -154,27 +157,29 @@ class Pool:
 
     def close(self) -> None:
         """End the workers; idempotent, from any thread. Whoever waits for them is woken."""
-        if self._is_closed:
-            return
-        self._is_closed = True
-        deadline = time.monotonic() + CLOSE_GRACE_S
-        for worker in self._workers:
-            worker.hang_up()
-        self._inbox.say_over()
-        if self._tasks is not None:
-            self._tasks.end(len(self._workers))
-        for worker in self._workers:
-            worker.end(deadline)
-        if self.tasks is not None:
-            self.tasks.close()
+        with self._ending:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            deadline = time.monotonic() + CLOSE_GRACE_S
+            for worker in self._workers:
+                worker.hang_up()
+            self._inbox.say_over()
+            if self._tasks is not None:
+                self._tasks.end(len(self._workers))
+            for worker in self._workers:
+                worker.end(deadline)
+            if self.tasks is not None:
+                self.tasks.close()
 
     def release(self) -> None:
         """Close everything that `close` left, once no thread uses it; idempotent."""
-        self._close_fds(list(self._fds))
-        for worker in self._workers:
-            worker.release()
-        if self._tasks is not None:
-            self._tasks.segment.close()
+        with self._ending:
+            self._close_fds(list(self._fds))
+            for worker in self._workers:
+                worker.release()
+            if self._tasks is not None:
+                self._tasks.segment.close()
 
     def __enter__(self) -> Pool:
         return self

@@ -140,12 +140,14 @@ class ReadSamples(NamedTuple):
         skip: The number to begin at.
         window: Most samples that are sent and not yet received.
         max_nbytes: Most bytes of them; one sample may always pass.
+        finds_length: Whether to count the samples if there are fewer than ``skip``.
     """
 
     open_at: Callable[[int], Iterable[Any]]
     skip: int
     window: int
     max_nbytes: int
+    finds_length: bool
 
     def __call__(self, tasks: Iterator[tuple[Entry, bool]], outbox: Outbox) -> None:
         """Read until the end, or until the parent is gone."""
@@ -162,7 +164,7 @@ class ReadSamples(NamedTuple):
                         del sample
                         break
                     else:
-                        if number == self.skip > 0:
+                        if self.finds_length and number == self.skip:
                             number = self._length()
                         break
                     number += 1
@@ -216,6 +218,7 @@ def main(control_fd: int) -> None:
     try:
         work = pickle.loads(setup.payload)
     except BaseException as error:  # noqa: BLE001 - handed to the consumer
+        error.add_note("while a worker process unpickled what it is to run")
         outbox.put(-1, Kind.FAILURE, error, is_last=True)
     else:
         work(_tasks(setup), outbox)
