@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gpufeed.reader import batch
+from gpufeed.feeder import DataFeeder
+from gpufeed.reader import batch, map_readers
 from gpufeed.reader.packing import NUM_OPEN, SortedNumbers
+from gpufeed.variables import Program, data, program_guard
 
 
 def of_lengths(*lengths):
@@ -75,9 +77,6 @@ def test_drop_last_leaves_out_the_emptiest_bin():
 
 
 def test_packing_is_the_lod_of_the_feed():
-    from gpufeed.feeder import DataFeeder
-    from gpufeed.variables import Program, data, program_guard
-
     with program_guard(Program()):
         feeder = DataFeeder([data("ids", [1], "int64", lod_level=1)], "cpu")
     bins = batch(lambda: [([1, 2, 3],), ([4],), ([5, 6],)], max_tokens=4, pack=True)
@@ -89,10 +88,6 @@ def test_packing_is_the_lod_of_the_feed():
 
 
 def test_bins_in_batches_are_one_lod_level_more():
-    from gpufeed.feeder import DataFeeder
-    from gpufeed.reader import map_readers
-    from gpufeed.variables import Program, data, program_guard
-
     with program_guard(Program()):
         feeder = DataFeeder([data("ids", [1], "int64", lod_level=2)], "cpu")
     bins = batch(lambda: [[1, 2, 3], [4], [5, 6]], max_tokens=4, pack=True)

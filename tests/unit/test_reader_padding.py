@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from gpufeed.feeder import DataFeeder
 from gpufeed.reader import batch, buffered
 from gpufeed.reader.padding import BatchStats, Filling
+from gpufeed.variables import Program, data, program_guard
 
 SAMPLES = [[1], [1, 2, 3, 4], [1, 2], [1, 2]]
 
@@ -84,9 +86,6 @@ def test_stats_are_a_copy():
 
 @pytest.mark.parametrize("wrap", [lambda r: r, lambda r: buffered(r, 2)])
 def test_a_feed_reader_tells_what_its_batches_held(wrap):
-    from gpufeed.feeder import DataFeeder
-    from gpufeed.variables import Program, data, program_guard
-
     with program_guard(Program()):
         feeder = DataFeeder([data("ids", [1], "int64", lod_level=1)], "cpu")
     batches = batch(lambda: [(ids,) for ids in SAMPLES], max_tokens=6)
@@ -97,9 +96,6 @@ def test_a_feed_reader_tells_what_its_batches_held(wrap):
 
 
 def test_a_feed_reader_over_any_other_reader_has_no_batch_stats():
-    from gpufeed.feeder import DataFeeder
-    from gpufeed.variables import Program, data, program_guard
-
     with program_guard(Program()):
         feeder = DataFeeder([data("ids", [1], "int64", lod_level=1)], "cpu")
     reader = feeder.decorate_reader(lambda: [[([1],)]])

@@ -12,11 +12,13 @@ from support.readers import BrokenError, taken_until
 
 from gpufeed.columnar import ColumnarBatch
 from gpufeed.errors import FieldError
+from gpufeed.feeder import DataFeeder
 from gpufeed.reader import batch, map_readers
 from gpufeed.reader.base import Reader
 from gpufeed.reader.rows import gather_rows
 from gpufeed.sparse import SparseRows
 from gpufeed.tensor import LoDTensor
+from gpufeed.variables import Program, data, program_guard
 
 
 def record_batches(*sizes):
@@ -273,6 +275,13 @@ def test_rows_are_packed_and_fed_as_they_are():
     bins = list(batch(lambda: [rows], max_tokens=4, pack=True))
     assert [bin_.columns["ids"].lod() for bin_ in bins] == [[[0, 3, 4]], [[0, 2, 4]]]
     assert [bin_.columns["ids"].data.tolist() for bin_ in bins] == [[0, 1, 2, 5], [3, 4, 6, 7]]
+    with program_guard(Program()):
+        fields = [data("label", [1], "int64"), data("ids", [1], "int64", lod_level=1)]
+        feeder = DataFeeder(fields, "cpu")
+    reader = feeder.decorate_reader(batch(lambda: [rows], max_tokens=4, pack=True))
+    feeds = [(feed["label"].numpy().tolist(), feed["ids"].lod()) for feed in reader]
+    assert feeds == [([[0], [2]], [[0, 3, 4]]), ([[1], [3]], [[0, 2, 4]])]
+    assert reader.stats().batches.fill == 1
 
 
 def test_a_run_of_rows_is_gathered_without_a_copy():
