@@ -21,6 +21,7 @@ from gpufeed.reader.decorators import (
 )
 from gpufeed.reader.mixing import interleave, mix
 from gpufeed.reader.parallel import buffered, xmap_readers
+from gpufeed.reader.pipe import PipeReader
 from gpufeed.reader.processes import isolate, multiprocess_reader
 from gpufeed.reader.replay import replay
 from gpufeed.reader.shard import shard
@@ -31,6 +32,7 @@ from gpufeed.reader.skipping import Skip
 __all__ = [
     "ComposeNotAligned",
     "Fake",
+    "PipeReader",
     "Reader",
     "Shard",
     "Skip",
