@@ -43,6 +43,7 @@ from gpufeed.whole import WHOLE, WholeDense, WholeSparse, samples_of
 __all__ = ["BatchPlan"]
 
 _Section = tuple[tuple[int, ...], np.dtype[Any]]  # shape and dtype of one array in the block
+_Placed = tuple[int, tuple[int, ...], np.dtype[Any]]  # the byte where it starts, shape, dtype
 Samples = Sequence[Any] | Column  # one value a sample, or all of them in one array
 
 
@@ -76,8 +77,8 @@ class BatchPlan:
         self.num_samples = len(columns[0])
         self._place = place
         self._fields: list[tuple[str, _Field]] = []
-        self._wire: list[_Section] = []
-        self._unpacked: list[_Section] = []
+        wire: list[_Section] = []
+        unpacked: list[_Section] = []
         for variable, samples in zip(variables, columns, strict=True):
             field: _Field = (
                 _SparseField(variable, samples, place)
@@ -85,24 +86,18 @@ class BatchPlan:
                 else _DenseField(variable, samples, place, strict)
             )
             self._fields.append((variable.name, field))
-            self._wire += field.wire
-            self._unpacked += field.unpacked
-        self._wire_starts, self.wire_nbytes = _lay_out(self._wire, 0)
-        self._unpacked_starts, self.nbytes = _lay_out(self._unpacked, self.wire_nbytes)
+            wire += field.wire
+            unpacked += field.unpacked
+        self._wire, self.wire_nbytes = _lay_out(wire, 0)
+        self._unpacked, self.nbytes = _lay_out(unpacked, self.wire_nbytes)
 
     def wire_arrays(self, make: MakeArray) -> list[Array]:
         """Return the arrays of the wire prefix, made by ``make(offset, shape, dtype)``."""
-        return [
-            make(start, *section)
-            for start, section in zip(self._wire_starts, self._wire, strict=True)
-        ]
+        return [make(*placed) for placed in self._wire]
 
     def unpacked_arrays(self, make: MakeArray) -> list[Array]:
         """Return the arrays of the unpacked region."""
-        return [
-            make(start, *section)
-            for start, section in zip(self._unpacked_starts, self._unpacked, strict=True)
-        ]
+        return [make(*placed) for placed in self._unpacked]
 
     def write(self, wire: list[Array]) -> None:
         """Write every value, once, into the wire arrays (in host memory).
@@ -131,13 +126,13 @@ class BatchPlan:
         return Feed(tensors, place=place)
 
 
-def _lay_out(sections: list[_Section], start: int) -> tuple[list[int], int]:
-    """Return the byte at which each array starts, and where the last one ends."""
-    starts = []
+def _lay_out(sections: list[_Section], start: int) -> tuple[list[_Placed], int]:
+    """Return each array with the byte at which it starts, and where the last one ends."""
+    placed = []
     for shape, dtype in sections:
-        starts.append(start)
+        placed.append((start, shape, dtype))
         start += -(-math.prod(shape) * dtype.itemsize // ALIGNMENT) * ALIGNMENT
-    return starts, start
+    return placed, start
 
 
 class _Field(Protocol):
@@ -265,5 +260,6 @@ def _offset_sections(levels: Sequence[np.ndarray[Any, Any]], place: Place) -> li
 def _write_offsets(
     levels: Sequence[np.ndarray[Any, Any]], wire: Iterator[Array], sections: list[_Section]
 ) -> None:
-    for offsets, _ in zip(levels, sections, strict=False):
-        next(wire)[...] = offsets
+    if sections:
+        for offsets in levels:
+            next(wire)[...] = offsets
