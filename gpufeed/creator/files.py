@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from gpufeed.errors import FieldError
-from gpufeed.formats import Opener, PathLike, Seekable, Source, locate, resolve
-from gpufeed.reader.base import Reader, drain
+from gpufeed.formats import Opener, PathLike, Seekable, SeekableRows, Source, locate, resolve
+from gpufeed.reader.base import Reader, drain, reading
+from gpufeed.reader.rows import without_rows
 from gpufeed.reader.shard import ShardedReader
 from gpufeed.reader.sharding import ShardLike, as_shard
 from gpufeed.reader.skipping import OnError, SkipLog, skip_policy
@@ -123,6 +124,25 @@ class FilesReader(ShardedReader[Any]):
         drain(left_over, division.begin(worlds[1:], skip))
         return division.take(left_over)
 
+    def open_rows(self, epoch: int, skip: int) -> Iterator[Any]:
+        """Return record batches without their first ``skip`` rows, for `gpufeed.batch`.
+
+        Files that can find a row do. Where ranks share files, whose rows these are depends on all
+        record batches before them.
+        """
+        files, division = self._located(), self.division
+        is_shared = division.equal or len(files) < division.num_shards
+        if skip and not (self.worlds or is_shared or self._policy is not None):
+            files = files[division.index :: division.num_shards]
+            tables = [opener(source, **self._options) for source, opener in files]
+            if all(isinstance(table, SeekableRows) for table in tables):
+                return _rows_after(skip, tables)
+        return self._drop_rows(epoch, skip)
+
+    def _drop_rows(self, epoch: int, skip: int) -> Iterator[Any]:
+        with reading(self, epoch, 0) as record_batches:
+            yield from without_rows(record_batches, skip)
+
     def open_whole(self, epoch: int, skip: int) -> Iterator[Any]:
         """Read all files, whoever they are for."""
         return self._read(self._located(), skip)
@@ -174,6 +194,13 @@ class FilesReader(ShardedReader[Any]):
             for sample in opener(source, **self._options, skipped=skipped):
                 num_read += 1
                 yield sample
+
+
+def _rows_after(skip: int, tables: Iterable[Any]) -> Iterator[Any]:
+    for table in tables:
+        skipped = min(skip, table.num_rows()) if skip else 0
+        skip -= skipped
+        yield from table.record_batches(skipped)
 
 
 def _require_skipping(name: str, path: str, opener: Opener) -> None:

@@ -26,7 +26,17 @@ from gpufeed.formats.svmlight import check_svmlight, read_svmlight
 from gpufeed.formats.text import read_text
 from gpufeed.formats.webdataset import WebDatasetFile
 
-__all__ = ["Format", "Opener", "PathLike", "Seekable", "Source", "locate", "register", "resolve"]
+__all__ = [
+    "Format",
+    "Opener",
+    "PathLike",
+    "Seekable",
+    "SeekableRows",
+    "Source",
+    "locate",
+    "register",
+    "resolve",
+]
 
 Opener = Callable[..., Iterable[Any]]
 
@@ -43,6 +53,17 @@ class Seekable(Protocol):
 
     def tail(self, skip: int) -> Iterator[Any]:
         """Yield the samples after the first ``skip``."""
+
+
+@runtime_checkable
+class SeekableRows(Protocol):
+    """Record batches that know their number of rows and can start at any row."""
+
+    def num_rows(self) -> int:
+        """Return the number of rows."""
+
+    def record_batches(self, skip_rows: int) -> Iterator[Any]:
+        """Yield all rows after the first ``skip_rows``, as record batches."""
 
 
 @dataclass(frozen=True)

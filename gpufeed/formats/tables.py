@@ -98,6 +98,11 @@ class TableFile(ABC):
             else:
                 yield from batch.rows()
 
+    def num_rows(self) -> int:
+        """Return the number of rows, whatever a sample is."""
+        with self._opened() as file:
+            return sum(file.sizes())
+
     def record_batches(self, skip_rows: int) -> Iterator[ColumnarBatch]:
         """Yield all rows after the first ``skip_rows``, as record batches."""
         return self._read(skip_rows, by_rows=True)
