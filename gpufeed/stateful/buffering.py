@@ -1,4 +1,4 @@
-"""Items on their way: read by a thread, and sent to a place, before they are asked for."""
+"""Items on their way: read by a thread, and sent to a device, before they are asked for."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any, TypeVar
 
+from gpufeed.buffering import double_buffer
 from gpufeed.device.threads import run_ahead
-from gpufeed.places import Place
-from gpufeed.reader.base import AnyReader, Reader, reading
+from gpufeed.errors import FieldError
+from gpufeed.places import CUDAPlace, Place
+from gpufeed.prefetch import FeedReader
+from gpufeed.reader import map_readers
+from gpufeed.reader.base import AnyReader, Reader, open_reader, reading
 from gpufeed.stateful.base import OneToOne
+from gpufeed.stateful.tensors import Instance
 from gpufeed.tensor import LoDTensor
 
 __all__ = ["SentAhead"]
@@ -18,11 +23,14 @@ T = TypeVar("T")
 
 
 class SentAhead(OneToOne[T]):
-    """The items of a reader, up to ``depth`` of them ahead, their tensors on ``place``.
+    """The items of a reader, up to ``depth`` of them ahead, on ``place``.
+
+    On the host any item is handed on as it is; to a device go tuples of tensors, by
+    `gpufeed.double_buffer`.
 
     Args:
         reader: Called and iterated on the thread.
-        place: Where tensors go; None leaves them where they are. May be set until a pass begins.
+        place: Where items go; None is the host. May be set until a pass begins.
         depth: Most items read and not yet taken.
     """
 
@@ -31,28 +39,45 @@ class SentAhead(OneToOne[T]):
         self.place = place
         self._reader = reader
         self._depth = depth
+        self._feeds: FeedReader | None = None
 
     def open(self, epoch: int, skip: int) -> Iterator[T]:
         """Start the thread with the first item taken."""
-        source = partial(_sent, self._reader, epoch, skip, self.place)
+        source, places = partial(open_reader, self._reader, epoch, skip), self._places_below()
+        if isinstance(self.place, CUDAPlace) and self.place not in places:
+            return self._sent(self.place, epoch, skip)
+        if places:
+            # Ahead already; and a device's tensors are ordered for the stream of who reads them,
+            # which is the consumer's only as long as no other thread takes them in between.
+            return source()
         return run_ahead("double-buffer", source, self._depth)
 
     def open_every(self, epoch: int, skip: int, step: int) -> Iterator[T]:
         """Read and send all, and pass on these."""
         return Reader.open_every(self, epoch, skip, step)
 
+    def _places_below(self) -> list[CUDAPlace]:
+        """Return the devices that stages below send to."""
+        below = [stage for stage in self.stages() if isinstance(stage, SentAhead)]
+        places = [stage.place for stage in below if stage is not self]
+        return [place for place in places if isinstance(place, CUDAPlace)]
 
-def _sent(reader: AnyReader[Any], epoch: int, skip: int, place: Place | None) -> Iterator[Any]:
-    """Yield the items with their tensors on ``place``; runs on the thread."""
-    with reading(reader, epoch, skip) as source:
-        for item in source:
-            yield item if place is None else _to(place, item)
-            del item  # while the next one is read, this one is the consumer's alone
+    def _sent(self, place: Place, epoch: int, skip: int) -> Iterator[Any]:
+        if self._feeds is None:  # kept, as its page-locked memory serves pass after pass
+            self._feeds = double_buffer(map_readers(_as_feed, self._reader), place, self._depth)
+        with reading(self._feeds, epoch, skip) as feeds:
+            # Not a loop, whose variable would keep a feed that the consumer has dropped.
+            yield from map(_as_instance, feeds)
 
 
-def _to(place: Place, item: Any) -> Any:
-    if isinstance(item, LoDTensor):
-        return item.to(place)
-    if isinstance(item, (tuple, list)):
-        return type(item)(each.to(place) if isinstance(each, LoDTensor) else each for each in item)
-    return item
+def _as_feed(item: Any) -> dict[str, LoDTensor]:
+    if not isinstance(item, tuple) or not all(isinstance(each, LoDTensor) for each in item):
+        raise FieldError(
+            "DoubleBufferReader.reader must read tuples of tensors to send them to a device, got "
+            f"{type(item).__name__} {item!r:.40}; gpufeed.double_buffer sends feeds"
+        )
+    return {f"field_{number}": tensor for number, tensor in enumerate(item)}
+
+
+def _as_instance(feed: Any) -> Instance:
+    return tuple(feed.values())

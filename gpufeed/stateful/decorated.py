@@ -130,18 +130,19 @@ class MultiPassReader(DecoratedReader[T]):
 
 
 class DoubleBufferReader(DecoratedReader[T]):
-    """Items read, and sent to a place, ahead of who reads them.
+    """`gpufeed.double_buffer`, held open: items read and sent to a place ahead of who reads them.
 
     >>> DoubleBufferReader(lambda: "ab", "cpu").read_next()
     'a'
 
     Args:
-        reader: Any reader; the tensors in its items are sent.
-        place: Where to; None is the host, unless `bind` says otherwise.
+        reader: Any reader; for a device one of tuples of tensors.
+        place: Where to; None is the host, unless `bind` says otherwise. On the host only reading
+            ahead is left; what its source has sent to a device stays there.
         depth: Items ahead.
 
     Raises:
-        FieldError: ``depth`` is not a whole number >= 1.
+        FieldError: ``depth`` is not a whole number >= 1; when read: an item cannot be sent.
         PlaceError: ``place`` is none; when read: it is not there.
     """
 

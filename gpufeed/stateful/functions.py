@@ -80,7 +80,16 @@ def open_recordio_file(
 ) -> ReaderHolder[Instance]:
     """Read the tensors of one RecordIO file, in order.
 
-    >>> reader = open_recordio_file("x.recordio", [[784]], [0], ["float32"])  # doctest: +SKIP
+    >>> from tempfile import TemporaryDirectory
+    >>> from gpufeed import LoDTensor, RecordIOWriter
+    >>> with TemporaryDirectory() as folder:
+    ...     path = f"{folder}/train.recordio"
+    ...     with RecordIOWriter(path, compressor="none") as writer:
+    ...         writer.append_tensor(LoDTensor([[7], [8]], [[0, 1, 2]]))
+    ...         writer.complete_append_tensor()
+    ...     reader = open_recordio_file(path, [[1]], [1], ["int64"])
+    ...     reader.read_next()
+    (LoDTensor(shape=(2, 1), dtype=int64, lod=[[0, 1, 2]], place=cpu),)
 
     Args:
         filename: Whatever its ending.

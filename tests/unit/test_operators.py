@@ -53,19 +53,14 @@ def test_creation_is_recorded_in_the_startup_program(programs):
     reader = layers.open_files("a.csv", [[3], [1]], [0, 0], ["float32", "int64"])
     reader = layers.multi_pass(layers.batch(layers.shuffle(reader, 8), 4), 2)
     layers.double_buffer(reader)
-    layers.open_recordio_file("b", [[1]], [0], ["int64"]) if _has_recordio() else None
+    layers.open_recordio_file("b", [[1]], [0], ["int64"])
     layers.random_data_generator(0, 1, [[2, 2]])
     layers.py_reader(2, [[1]], ["int64"])
-    expected = ["open_files", "shuffle", "batch", "multi_pass", "double_buffer"]
-    expected += ["open_recordio_file"] * _has_recordio()
-    assert types(startup) == [*expected, "random_data_generator", "py_reader"]
+    assert types(startup) == [
+        *("open_files", "shuffle", "batch", "multi_pass", "double_buffer"),
+        *("open_recordio_file", "random_data_generator", "py_reader"),
+    ]
     assert types(main) == []
-
-
-def _has_recordio():
-    from gpufeed import formats
-
-    return "recordio" in formats._formats
 
 
 def test_reading_is_recorded_in_the_main_program(programs):

@@ -169,15 +169,39 @@ def test_double_buffering_keeps_items_and_order(place, depth):
 
 def test_double_buffering_sends_tensors():
     with virtual_devices(2):
-        tensor = LoDTensor([1, 2], [[0, 2]])
-        held = DoubleBufferReader(lambda: [(tensor, "name"), tensor, [tensor]], "cuda:1")
+        items = [(LoDTensor([n, 2], [[0, 2]]), LoDTensor(np.ones((n, 3)))) for n in range(6)]
+        held = DoubleBufferReader(lambda: items, "cuda:1")
         assert held.place == CUDAPlace(1)
-        (sent, name), bare, listed = items_of(held)
-        assert name == "name"
-        assert isinstance(listed, list)
-        for each in (sent, bare, listed[0]):
-            assert (each.place, each.lod()) == (CUDAPlace(1), [[0, 2]])
-            assert each.numpy().tolist() == [1, 2]
+        for _ in range(2):
+            for (ids, rows), (sent, sent_rows) in zip(items, items_of(held), strict=True):
+                assert (sent.place, sent.lod(), sent.dtype) == (CUDAPlace(1), [[0, 2]], ids.dtype)
+                assert sent.to_list() == ids.to_list()
+                assert sent_rows.to_list() == rows.to_list()
+            held.reinit()
+
+
+def test_what_cannot_be_sent():
+    with virtual_devices(1):
+        for item in (3, LoDTensor([1]), (LoDTensor([1]), "name"), {"x": LoDTensor([1])}):
+            reader = DoubleBufferReader(lambda given=item: [given], "cuda:0")
+            with pytest.raises(FieldError, match="must read tuples of tensors to send them"):
+                reader.read_next()
+
+
+def test_what_is_sent_already_stays():
+    with virtual_devices(2):
+        first = DoubleBufferReader(lambda: [(LoDTensor([n]),) for n in range(4)], "cuda:1")
+        merged = BatchReader(first, 2)
+        for reader, expected in (
+            (DoubleBufferReader(first, "cuda:1"), [[0], [1], [2], [3]]),
+            (DoubleBufferReader(merged, "cuda:1"), [[0, 1], [2, 3]]),
+            (DoubleBufferReader(merged), [[0, 1], [2, 3]]),
+        ):
+            tensors = [tensor for (tensor,) in items_of(reader)]
+            assert {tensor.place for tensor in tensors} == {CUDAPlace(1)}
+            assert [tensor.to_list() for tensor in tensors] == expected
+        with pytest.raises(PlaceError):
+            DoubleBufferReader(first, "cuda:0").read_next()
 
 
 def test_a_place_that_is_given_stays():
@@ -190,7 +214,7 @@ def test_a_place_that_is_given_stays():
 def test_a_place_that_is_none():
     with pytest.raises(PlaceError, match="place must be a Place"):
         DoubleBufferReader(counting(3), "gpu")
-    missing = DoubleBufferReader(lambda: [(LoDTensor([1]),)], "cuda:7")
+    missing = DoubleBufferReader(lambda: [(LoDTensor([1]),)], "cuda:7")  # met when it is read
     with virtual_devices(1), pytest.raises(PlaceError, match="there are 1 virtual devices"):
         missing.read_next()
 

@@ -10,6 +10,7 @@ import pytest
 
 from gpufeed import formats
 from gpufeed.errors import EOFException, FieldError, FormatError, MissingFile, ReaderError
+from gpufeed.formats.recordio import RecordIOWriter
 from gpufeed.stateful import (
     BatchReader,
     FileReader,
@@ -17,6 +18,7 @@ from gpufeed.stateful import (
     MultipleReader,
     ShuffleReader,
     open_files,
+    open_recordio_file,
 )
 from gpufeed.tensor import LoDTensor
 
@@ -139,6 +141,51 @@ def test_text_is_no_tensor(tmp_path):
     (tmp_path / "a.txt").write_text("word\n")
     with pytest.raises(FieldError, match="field_0"):
         FileReader(tmp_path / "a.txt", [[1]], [0], ["float32"]).read_next()
+
+
+def write_records(path, num):
+    """Write batches of two samples, ``ids`` with a LoD and ``label``, as one record each."""
+    with RecordIOWriter(path, compressor="none", max_num_records=2) as writer:
+        for number in range(num):
+            lengths = [number % 3, 1]
+            ids = LoDTensor(np.full((sum(lengths), 1), number))
+            ids.set_recursive_sequence_lengths([lengths])
+            writer.append_tensor(ids)
+            writer.append_tensor(LoDTensor(np.full((2, 1), number / 2, np.float32)))
+            writer.complete_append_tensor()
+
+
+RECORDS = [[-1, 1], [-1, 1]], [1, 0], ["int64", "float32"]
+
+
+def test_recordio_files_hold_tensors(tmp_path):
+    for name in "ab":
+        write_records(tmp_path / f"{name}.recordio", 5)
+    reader = BatchReader(open_files(f"{tmp_path}/*.recordio", *RECORDS, is_test=True), 4)
+    first, second, third = reader()
+    assert first[0].recursive_sequence_lengths() == [[0, 1, 1, 1, 2, 1, 0, 1]]
+    assert second[1].data.ravel().tolist() == [2, 2, 0, 0, 0.5, 0.5, 1, 1]
+    assert [len(instance[0]) for instance in (first, second, third)] == [8, 8, 4]
+    reader = open_files(f"{tmp_path}/*.recordio", *RECORDS, thread_num=2)
+    assert sum(ids.shape[0] for ids, _ in reader()) == 2 * (1 + 2 + 3 + 1 + 2)
+
+
+def test_one_recordio_file_in_order(tmp_path):
+    path = tmp_path / "train.data"
+    write_records(path, 3)
+    numbers = [label.data[0, 0] for _, label in open_recordio_file(path, *RECORDS)()]
+    assert numbers == [0, 0.5, 1]
+    passes = open_recordio_file(path, *RECORDS, pass_num=2)
+    assert [label.data[0, 0] for _, label in passes()] == [0, 0.5, 1] * 2
+
+
+def test_the_dims_of_recordio_tensors_are_checked(tmp_path):
+    write_records(tmp_path / "a.recordio", 1)
+    declared = [[-1, 1], [-1, 2]], [1, 0], ["int64", "float32"]
+    with pytest.raises(
+        FieldError, match=r"field 'field_1': expected shape \(-1, 2\), got \(2, 1\)"
+    ):
+        open_files(tmp_path / "a.recordio", *declared).read_next()
 
 
 @pytest.mark.parametrize("thread_num", [None, 1, 2, 3, 10])
