@@ -60,6 +60,9 @@ def batch(
     Batches of a sorted or bucketed reader come in order of length within a window: shuffle them,
     ``shuffle(batch(...), 64, seed=1)``. `Batch.stats` tells what padding and packing cost.
 
+    Ranks that must have equally many batches all make the same ones, and take their own:
+    ``shard(batch(...), num_shards, index, equal=True)``.
+
     A reader of `ColumnarBatch` is cut into `ColumnarBatch`, by rows: views of its own where that
     is possible.
 

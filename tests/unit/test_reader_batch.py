@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
 import weakref
 
 import pytest
 from support.readers import BrokenError, Watched, counting, failing, taken_until
 
 from gpufeed.errors import FieldError, ReaderError
-from gpufeed.reader import batch, buffered
+from gpufeed.reader import batch, buffered, shard
 from gpufeed.reader.base import Reader
 
 
@@ -250,6 +251,27 @@ def test_leaving_the_loop_closes_the_source(options):
     for _ in batch(buffered(source, 3), 2, **options):
         break
     assert source.num_open == 0
+
+
+@pytest.mark.parametrize("options", WAYS)
+def test_ranks_have_equally_many_batches_of_any_kind(options):
+    whole = list(batch(counting(50), 3, **options))
+    ranks = [
+        list(shard(batch(counting(50), 3, **options), 4, index, equal=True)) for index in range(4)
+    ]
+    assert {len(batches) for batches in ranks} == {len(whole) // 4}
+    assert [batches for step in zip(*ranks, strict=True) for batches in step] == (
+        whole[: len(whole) // 4 * 4]
+    )
+
+
+@pytest.mark.parametrize("options", WAYS)
+def test_a_batch_reader_can_be_pickled(options):
+    reader = batch(Seekable(20), 3, **options)
+    next(reader())
+    again = pickle.loads(pickle.dumps(reader))
+    assert again.state_dict() == reader.state_dict()
+    assert list(again) == list(batch(Seekable(20), 3, **options))
 
 
 class Sample:
