@@ -84,11 +84,11 @@ class _Indexed:
     def __init__(self, file: Any, columns: Sequence[str] | None, path: str) -> None:
         self._file = file
         self._ipc = import_extra("pyarrow.ipc", "arrow")
-        names = self._ipc.open_file(file).schema.names
-        self._positions = sorted(column_positions(names, columns, path).values())
+        self._whole = self._ipc.open_file(file)
+        self._positions = sorted(column_positions(self._whole.schema.names, columns, path).values())
 
     def sizes(self) -> list[int]:
-        """Return the number of rows of each record batch, by its first column alone."""
+        """Return the number of rows of each record batch, by one column at most."""
         reader = self._reader(self._positions[:1])
         return [reader.get_batch(k).num_rows for k in range(reader.num_record_batches)]
 
@@ -101,8 +101,28 @@ class _Indexed:
             yield batch
 
     def _reader(self, positions: list[int]) -> Any:
+        """Return a reader of some columns.
+
+        A selection is always copied. That saves decompressing the others, and is a waste where all
+        are views of the memory map at no cost.
+        """
+        if len(positions) == len(self._whole.schema) or self._is_mapped():
+            return self._whole
         options = self._ipc.IpcReadOptions(included_fields=positions)
         return self._ipc.open_file(self._file, options=options)
+
+    def _is_mapped(self) -> bool:
+        arrow = import_extra("pyarrow", "arrow")
+        if not isinstance(self._file, arrow.MemoryMappedFile) or not self._whole.num_record_batches:
+            return False
+        self._file.seek(0)
+        memory = self._file.read_buffer()
+        return all(
+            memory.address <= buffer.address < memory.address + memory.size
+            for column in self._whole.get_batch(0).columns
+            for buffer in column.buffers()
+            if buffer is not None and buffer.size
+        )
 
 
 class _Streamed:

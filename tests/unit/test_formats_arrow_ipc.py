@@ -34,13 +34,17 @@ def test_compressed_bodies_are_read(tmp_path: Path, name: str, compression: str)
     assert [number for (number,) in opened(path, ["other"]).tail(990)] == list(range(990, 1000))
 
 
+@pytest.mark.parametrize("columns", [None, ["ids"]])
 @pytest.mark.parametrize("name", KINDS)
-def test_columns_of_a_plain_file_are_views_of_its_map(tmp_path: Path, name: str) -> None:
-    path = write_table(tmp_path / name, pa.table({"ids": [[1, 2], [3]] * 5000}), 10_000)
+def test_columns_of_a_plain_file_are_views_of_its_map(
+    tmp_path: Path, name: str, columns: list[str] | None
+) -> None:
+    table = pa.table({"ids": [[1, 2], [3]] * 5000, "number": range(10_000)})
+    path = write_table(tmp_path / name, table, 10_000)
     pool = pa.default_memory_pool()
     before = pool.bytes_allocated()
 
-    (batch,) = opened(path, columnar=True)
+    (batch,) = opened(path, columns, columnar=True)
 
     ids = batch.columns["ids"]
     assert isinstance(ids, LoDTensor)
