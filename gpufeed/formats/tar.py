@@ -25,6 +25,7 @@ __all__ = ["Member", "TarReader"]
 
 _BLOCK = 512
 _MAX_EXTENSION_NBYTES = 1 << 20
+_MAX_NBYTES = 10**18
 
 _PAX_RECORD = re.compile(rb"(\d{1,9}) ([^=\n]+)=")
 
@@ -78,8 +79,10 @@ class TarReader:
             for_next = {}
             if info.type == tarfile.DIRTYPE:
                 continue
-            if info.type not in _FILES or any(key.startswith("GNU.sparse.") for key in extended):
-                kind = _KINDS.get(info.type, "a sparse file")
+            kind = _OTHERS.get(info.type)
+            if any(key.startswith("GNU.sparse.") for key in extended):
+                kind = _OTHERS[tarfile.GNUTYPE_SPARSE]
+            if kind is not None:
                 raise self.error(begin, "files and folders only", f"{kind}, {info.name!r:.80}")
             member = self._member(info, extended, begin)
             self._next = self._at + -(-member.nbytes // _BLOCK) * _BLOCK
@@ -108,22 +111,17 @@ class TarReader:
                 self._at += len(piece)
             return None
         try:
-            info = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
+            info = tarfile.TarInfo.frombuf(bytes(block), "utf-8", "surrogateescape")
         except (tarfile.HeaderError, ValueError) as error:
             raise self.error(self._next, "a tar header", error) from error
-        self._check_size(info.size, self._next)
+        if not 0 <= info.size <= _MAX_NBYTES:
+            raise self.error(self._next, "a size", info.size)
         return info
-
-    def _check_size(self, nbytes: int, at: int) -> None:
-        if nbytes < 0 or (self._total is not None and nbytes > self._total - self._at):
-            left = "" if self._total is None else f" up to {self._total - self._at}"
-            raise self.error(at, f"a size{left}", nbytes)
 
     def _member(self, info: tarfile.TarInfo, extended: dict[str, str], begin: int) -> Member:
         size = extended.get("size", str(info.size))
-        if not re.fullmatch(r"\d{1,18}", size):
+        if not re.fullmatch(r"[0-9]{1,18}", size):
             raise self.error(begin, "a size", repr(size))
-        self._check_size(int(size), begin)
         return Member(extended.get("path", info.name), int(size), begin)
 
     def _extension(self, info: tarfile.TarInfo) -> dict[str, str]:
@@ -160,6 +158,8 @@ class TarReader:
         if self._total is None:
             while self._at < position:
                 self._read(min(PIECE_NBYTES, position - self._at), "data")
+        elif position > self._total:
+            raise self.error(self._at, f"{position - self._at} bytes of data", "fewer")
         else:
             self._stream.seek(position - self._at, os.SEEK_CUR)
             self._at = position
@@ -169,15 +169,16 @@ def _text(name: bytes) -> str:
     return name.decode("utf-8", "surrogateescape")
 
 
-_FILES = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE)
 _EXTENSIONS = (
     *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
     *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
 )
-_KINDS = {
+# What is no file; types that nobody knows are taken for files, as POSIX wants it.
+_OTHERS = {
     tarfile.LNKTYPE: "a hard link",
     tarfile.SYMTYPE: "a symbolic link",
     tarfile.CHRTYPE: "a device",
     tarfile.BLKTYPE: "a device",
     tarfile.FIFOTYPE: "a pipe",
+    tarfile.GNUTYPE_SPARSE: "a sparse file",
 }
