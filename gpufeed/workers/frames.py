@@ -16,7 +16,6 @@ from __future__ import annotations
 import os
 import pickle
 import struct
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from types import TracebackType
@@ -151,6 +150,8 @@ def encode_error(
         where: Says in which process, and at which sample.
         encode: Pickles.
     """
+    import traceback  # a millisecond that a worker which nothing befalls can do without
+
     trace = "".join(traceback.format_exception(type(error), error, _users_part(error))).rstrip()
     note = f"raised in {where}:\n{trace}"
     try:

@@ -31,7 +31,7 @@ from gpufeed.workers.boxes import RECORD_NBYTES, Inbox, Outbox, Record, Returns
 from gpufeed.workers.frames import Entry, Kind
 from gpufeed.workers.payload import Payload
 from gpufeed.workers.segment import Segment, require_free
-from gpufeed.workers.worker import CLOSE_GRACE_S, Setup, send_setup
+from gpufeed.workers.worker import CLOSE_GRACE_S, Setup, pack_setup
 
 __all__ = ["Arrival", "Pool"]
 
@@ -305,7 +305,7 @@ class _Worker:
             modules=payload.modules,
         )
         with suppress(BrokenPipeError, ConnectionResetError):  # dead already, as `receive` will see
-            send_setup(self._control, setup)
+            self._control.sendall(pack_setup(setup))
 
     def doing(self) -> str:
         """Say what it is doing, as it said itself."""

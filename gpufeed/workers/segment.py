@@ -16,7 +16,6 @@ import mmap
 import os
 import struct
 import tempfile
-from pathlib import Path
 from typing import NamedTuple
 
 from gpufeed.errors import ReaderError
@@ -139,7 +138,7 @@ class Segment:
 def _nameless_file(name: str) -> int:
     if hasattr(os, "memfd_create"):
         return os.memfd_create(f"gpufeed-{name}", os.MFD_CLOEXEC)
-    folder = "/dev/shm" if Path("/dev/shm").is_dir() else None
+    folder = "/dev/shm" if os.path.isdir("/dev/shm") else None
     with tempfile.TemporaryFile(prefix="gpufeed-", dir=folder) as file:
         return os.dup(file.fileno())
 
@@ -150,7 +149,7 @@ def free_nbytes() -> int | None:
     A memfd counts as memory, of the machine and of the container (cgroup version 2).
     """
     if not hasattr(os, "memfd_create"):
-        folder = os.statvfs("/dev/shm" if Path("/dev/shm").is_dir() else tempfile.gettempdir())
+        folder = os.statvfs("/dev/shm" if os.path.isdir("/dev/shm") else tempfile.gettempdir())
         return folder.f_bavail * folder.f_frsize
     limits = [_available_memory(), _left_to_container()]
     return min((limit for limit in limits if limit is not None), default=None)
@@ -191,6 +190,7 @@ def _left_to_container() -> int | None:
 
 def _text(path: str) -> str:
     try:
-        return Path(path).read_text(encoding="ascii", errors="replace")
+        with open(path, encoding="ascii", errors="replace") as file:
+            return file.read()
     except OSError:
         return ""

@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import pickle
 import signal
-import socket
 import struct
 import sys
 import threading
@@ -35,7 +34,7 @@ __all__ = [
     "main",
     "numbered",
     "open_plain",
-    "send_setup",
+    "pack_setup",
 ]
 
 # How long a worker that is no longer wanted may take to end by itself.
@@ -71,14 +70,14 @@ class Setup(NamedTuple):
     modules: set[str]
 
 
-def send_setup(control: socket.socket, setup: Setup) -> None:
-    """Tell a worker what it is to do."""
+def pack_setup(setup: Setup) -> bytes:
+    """Return what is sent to a worker to tell it what it is to do."""
     data = pickle.dumps(tuple(setup))
-    control.sendall(_LENGTH.pack(len(data)) + data)
+    return _LENGTH.pack(len(data)) + data
 
 
-def _receive_setup(control: socket.socket) -> Setup:
-    with control.makefile("rb") as stream:
+def _receive_setup(control_fd: int) -> Setup:
+    with open(control_fd, "rb", closefd=False) as stream:
         (length,) = _LENGTH.unpack(stream.read(_LENGTH.size))
         return Setup(*pickle.loads(stream.read(length)))
 
@@ -203,8 +202,7 @@ def open_plain(reader: Callable[[], Iterable[Any]], skip: int) -> Iterator[Any]:
 def main(control_fd: int) -> None:
     """Run what the parent asks for; the whole life of a worker."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    control = socket.socket(fileno=control_fd)
-    setup = _receive_setup(control)
+    setup = _receive_setup(control_fd)
     sys.argv[:] = setup.argv
     outbox = Outbox(
         Segment(setup.segment),
@@ -214,7 +212,7 @@ def main(control_fd: int) -> None:
         max_entries=setup.max_entries,
         encode=Payload(b"", setup.modules).encode,
     )
-    threading.Thread(target=_end_with_parent, args=(control, outbox), daemon=True).start()
+    threading.Thread(target=_end_with_parent, args=(control_fd, outbox), daemon=True).start()
     try:
         work = pickle.loads(setup.payload)
     except BaseException as error:  # noqa: BLE001 - handed to the consumer
@@ -243,9 +241,9 @@ def _tasks(setup: Setup) -> Iterator[tuple[Entry, bool]]:
         inbox.give_back()
 
 
-def _end_with_parent(control: socket.socket, outbox: Outbox) -> None:
+def _end_with_parent(control_fd: int, outbox: Outbox) -> None:
     """Wait until the parent closes its end; then end, if the main thread does not do it first."""
-    control.recv(1)
+    os.read(control_fd, 1)
     outbox.refuse()
     time.sleep(CLOSE_GRACE_S)
     os._exit(1)
