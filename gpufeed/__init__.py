@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     )
     from gpufeed.buffering import double_buffer
     from gpufeed.columnar import ColumnarBatch
+    from gpufeed.convert import (
+        convert_reader_to_recordio_file,
+        convert_reader_to_recordio_files,
+    )
     from gpufeed.create import LoDTensorArray, create_lod_tensor, create_random_int_lodtensor
     from gpufeed.device import array_module, cuda_places, virtual_devices, virtual_stream
     from gpufeed.errors import (
@@ -102,6 +106,8 @@ __all__ = [
     "WorkerDied",
     "array_module",
     "batch",
+    "convert_reader_to_recordio_file",
+    "convert_reader_to_recordio_files",
     "cpu_places",
     "create_lod_tensor",
     "create_random_int_lodtensor",
@@ -134,6 +140,7 @@ __all__ = [
 _HOMES = {
     "buffering": ("double_buffer",),
     "columnar": ("ColumnarBatch",),
+    "convert": ("convert_reader_to_recordio_file", "convert_reader_to_recordio_files"),
     "create": ("LoDTensorArray", "create_lod_tensor", "create_random_int_lodtensor"),
     "device": ("array_module", "cuda_places", "virtual_devices", "virtual_stream"),
     "errors": (

@@ -23,26 +23,37 @@ _EXTRAS = {
     "jax": "jax",
     "remote": "fsspec",
     "scipy": "scipy",
+    "snappy": "cramjam",
     "torch": "torch",
     "zstd": "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd",
 }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit status: 0, or 2 after an error of gpufeed's own.
+    """Run a command and return its exit status.
+
+    That is 0, or 1 where ``inspect`` finds damage, or 2 after an error of gpufeed's own.
 
     Args:
         argv: Arguments without the program's name; None takes the process's own.
     """
     options = _parser().parse_args(argv)
     try:
-        if options.command == "demo":
-            _demo(options)
-        else:
-            _info()
+        return _run(options)
     except GpufeedError as error:
         print(f"gpufeed: {error}", file=sys.stderr)
         return 2
+
+
+def _run(options: argparse.Namespace) -> int:
+    if options.command == "demo":
+        _demo(options)
+    elif options.command == "convert":
+        _convert(options)
+    elif options.command == "inspect":
+        return _inspect(options)
+    else:
+        _info()
     return 0
 
 
@@ -59,6 +70,13 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--seed", type=int, default=0, metavar="S")
     demo.add_argument("--model", choices=["images", "sentences", "census", "all"], default="all")
     commands.add_parser("info", help="show versions, devices and missing extras")
+    convert = commands.add_parser("convert", help="write samples of any format to a RecordIO file")
+    convert.add_argument("source", metavar="SRC", help="a path or pattern, or tag:path")
+    convert.add_argument("target", metavar="DST", help="the RecordIO file")
+    convert.add_argument("--compressor", choices=["none", "snappy", "gzip"], default="snappy")
+    convert.add_argument("--dialect", choices=["fluid", "go"], default="fluid")
+    inspect = commands.add_parser("inspect", help="show what is in files, and what is damaged")
+    inspect.add_argument("source", metavar="FILE", help="a path or pattern, or tag:path")
     return parser
 
 
@@ -80,6 +98,31 @@ def _demo(options: argparse.Namespace) -> None:
         seed=options.seed,
         model=options.model,
     )
+
+
+def _convert(options: argparse.Namespace) -> None:
+    from gpufeed.convert import SampleEncoder, write_records
+    from gpufeed.creator.files import open as open_files
+
+    encode = SampleEncoder("convert")
+    num_records = write_records(
+        options.target,
+        map(encode, open_files(options.source)),
+        dialect=options.dialect,
+        compressor=options.compressor,
+    )
+    kind = "pickles, to be read with allow_pickle=True" if encode.pickles else "bytes"
+    print(f"{options.target}: {num_records:,} records, {kind}")
+
+
+def _inspect(options: argparse.Namespace) -> int:
+    from gpufeed.inspection import inspect_files
+
+    num_faults = 0
+    for report in inspect_files(options.source):
+        print(report)
+        num_faults += report.num_faults
+    return 1 if num_faults else 0
 
 
 def _info() -> None:

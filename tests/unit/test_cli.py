@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gpufeed import cli
+from gpufeed import cli, creator
 
 REPOSITORY = Path(__file__).parents[2]
+NONE = ["--compressor", "none"]
 
 
 def test_info_names_the_extras_that_are_missing(capsys, monkeypatch):
@@ -39,3 +40,34 @@ def test_wrong_arguments_end_with_status_2(arguments, capsys):
         cli.main(arguments)
     assert ended.value.code == 2
     assert capsys.readouterr().err
+
+
+def test_convert_and_inspect(tmp_path, capsys):
+    source, target = tmp_path / "a.csv", tmp_path / "a.rec"
+    source.write_text("name,age\nAda,36\n")
+
+    assert cli.main(["convert", str(source), str(target), "--compressor", "gzip"]) == 0
+    said = capsys.readouterr().out
+    assert said == f"{target}: 1 records, pickles, to be read with allow_pickle=True\n"
+    assert list(creator.recordio(target, allow_pickle=True)) == [("Ada", "36")]
+
+    again = tmp_path / "b.rec"
+    assert cli.main(["convert", f"recordio:{target}", str(again), "--compressor", "none"]) == 0
+    assert capsys.readouterr().out == f"{again}: 1 records, bytes\n"
+
+    assert cli.main(["inspect", str(tmp_path / "*.rec")]) == 0
+    said = capsys.readouterr().out
+    assert "chunks: 1 (fluid, gzip)" in said
+    assert "chunks: 1 (fluid, none)" in said
+
+
+def test_inspect_tells_damage_by_its_exit_status(tmp_path, capsys):
+    path = tmp_path / "a.rec"
+    path.write_bytes(b"no chunk, no chunk, no chunk")
+
+    assert cli.main(["inspect", str(path)]) == 1
+    assert "damage: " in capsys.readouterr().out
+    assert cli.main(["inspect", str(tmp_path / "none.rec")]) == 2
+    assert "none.rec: no such file" in capsys.readouterr().err
+    assert cli.main(["convert", str(tmp_path / "none.csv"), str(tmp_path / "b"), *NONE]) == 2
+    assert not (tmp_path / "b").exists()

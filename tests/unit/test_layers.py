@@ -47,7 +47,18 @@ LAYERS = {
             "buffering",
         ),
     ],
-    "faces": ["provider", "stateful", "layers", "executor", "observe", "demo", "cli", "__main__"],
+    "faces": [
+        "provider",
+        "stateful",
+        "layers",
+        "executor",
+        "observe",
+        "demo",
+        "convert",
+        "inspection",
+        "cli",
+        "__main__",
+    ],
     "root": [""],
 }
 ENTRIES = [entry for layer in LAYERS.values() for entry in layer]

@@ -90,14 +90,29 @@ class RecordIOFile:
         with self._open() as chunks:
             if self._index is not None:
                 chunks.start = self._index.find(skip)
-            yield from self._walk(chunks, skip)
+            for chunk, records in self._sound_chunks(chunks, skip):
+                first = max(skip, chunk.start.first)
+                wanted = islice(records, first - chunk.start.first, None)
+                yield from self._samples(chunk, first, wanted)
+
+    def chunks(self) -> Iterator[tuple[Chunk, list[bytes]]]:
+        """Yield each chunk with its records as they are stored, but for their compression.
+
+        Raises:
+            FormatError: A chunk is damaged or cut; the ones in front of it have been yielded.
+        """
+        with self._open() as chunks:
+            yield from self._sound_chunks(chunks, 0)
 
     @contextmanager
     def _open(self) -> Iterator[ChunkReader]:
         with self._source.open() as stream:
             yield ChunkReader(stream, self._source.measure(stream))
 
-    def _walk(self, chunks: ChunkReader, skip: int) -> Iterator[Any]:
+    def _sound_chunks(
+        self, chunks: ChunkReader, skip: int
+    ) -> Iterator[tuple[Chunk, list[bytes]]]:
+        """Yield the chunks with a record behind the first ``skip``, unless they are damaged."""
         while True:
             try:
                 chunk = chunks.read()
@@ -114,9 +129,7 @@ class RecordIOFile:
                 if not chunks.recover():
                     return
             else:
-                first = max(skip, chunk.start.first)
-                wanted = islice(records, first - chunk.start.first, None)
-                yield from self._samples(chunk, first, wanted)
+                yield chunk, records
 
     def _samples(self, chunk: Chunk, first: int, records: Iterator[bytes]) -> Iterator[Any]:
         decode = self._decode
