@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         provider,
         reader,
         stateful,
+        testing,
     )
     from gpufeed.buffering import double_buffer
     from gpufeed.columnar import ColumnarBatch
@@ -132,6 +133,7 @@ __all__ = [
     "random_data_generator",
     "reader",
     "stateful",
+    "testing",
     "virtual_devices",
     "virtual_stream",
 ]

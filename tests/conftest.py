@@ -5,8 +5,16 @@ from __future__ import annotations
 import ctypes
 import os
 
+import pytest
 from hypothesis import settings
-from support.leaks import no_leaks  # noqa: F401 - an autouse fixture
+
+# In an installed gpufeed an entry point names it too, which is the same plugin and not a second.
+pytest_plugins = ["gpufeed.pytest_plugin"]
+
+
+@pytest.fixture(autouse=True)
+def no_leaks(gpufeed_no_leaks: None) -> None:
+    """Every test must leave nothing behind."""
 
 
 def _has_cuda_device() -> bool:

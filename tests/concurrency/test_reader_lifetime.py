@@ -1,6 +1,6 @@
 """However a loop ends, its threads and iterators end with it; and nothing spins or runs away.
 
-That no thread is left is asserted after every test (`support.leaks`); here also *when*.
+That no thread is left is asserted after every test (`gpufeed_no_leaks`); here also *when*.
 """
 
 from __future__ import annotations

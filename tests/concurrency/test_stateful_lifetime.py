@@ -1,6 +1,6 @@
 """However a held pass ends, its threads and files end with it; and what was read arrives first.
 
-That no thread is left is asserted after every test (`support.leaks`); here also *when*.
+That no thread is left is asserted after every test (`gpufeed_no_leaks`); here also *when*.
 """
 
 from __future__ import annotations

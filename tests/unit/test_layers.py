@@ -53,6 +53,8 @@ LAYERS = {
         "layers",
         "executor",
         "observe",
+        "testing",
+        "pytest_plugin",
         "demo",
         "convert",
         "inspection",

@@ -1,31 +1,62 @@
-"""The fixture that fails a test which leaves a thread, child process or shared memory behind."""
+"""Fixtures for pytest, there for whoever has gpufeed installed; none takes effect unasked.
+
+pytest imports this module in every session, before any conftest. So it imports no part of gpufeed:
+what is imported here would be settled before a conftest can say how, numba's simulator for one.
+"""
 
 from __future__ import annotations
 
 import gc
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from gpufeed.places import Place
 
 # How long a thread that was told to end may take for it on a busy machine; nothing waits this long
 # in a test that passes.
 GRACE_S = 20.0
 
 
-@pytest.fixture(autouse=True)
-def no_leaks() -> Iterator[None]:
+@pytest.fixture
+def gpufeed_virtual_devices() -> Iterator[Callable[[int], list[Place]]]:
+    """Return a function that makes ``n`` virtual devices for the length of a test.
+
+    It returns their places: ``places = gpufeed_virtual_devices(2)``.
+    """
+    from gpufeed.device import cuda_places, virtual_devices
+
+    with ExitStack() as stack:
+
+        def make(n: int) -> list[Place]:
+            stack.enter_context(virtual_devices(n))
+            return cuda_places()
+
+        yield make
+
+
+@pytest.fixture
+def gpufeed_no_leaks() -> Iterator[None]:
+    """Fail a test that leaves a thread, child process, zombie or shared memory behind."""
     threads, children, segments = set(threading.enumerate()), _children(), _shared_memory()
     yield
     if set(threading.enumerate()) - threads or _shared_memory() - segments:
         # What only a reference cycle keeps alive, as a traceback does, is not a leak yet.
         gc.collect()
-    left = _surviving(set(threading.enumerate()) - threads)
-    assert not left, f"threads left behind: {sorted(thread.name for thread in left)}"
-    assert not (more := _children() - children), f"child processes left behind: {more}"
-    assert not (more := _shared_memory() - segments), f"shared memory left behind: {more}"
+    left = {
+        "threads": {thread.name for thread in _surviving(set(threading.enumerate()) - threads)},
+        "child processes": _children() - children,
+        "shared memory": _shared_memory() - segments,
+    }
+    for kind, names in left.items():
+        if names:
+            pytest.fail(f"{kind} left behind: {sorted(names)}", pytrace=False)
 
 
 def _surviving(threads: set[threading.Thread]) -> set[threading.Thread]:
