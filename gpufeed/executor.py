@@ -215,22 +215,27 @@ def _fetched(owner: str, block: Block, fetch_list: Sequence[Fetch] | None) -> li
         raise FieldError(
             f"{owner}.fetch_list must be a list of Variables or names, got {fetch_list!r}"
         )
-    names = [each.name if isinstance(each, Variable) else each for each in fetch_list]
-    for name in names:
-        if not isinstance(name, str) or name not in block.vars:
+    names = []
+    for each in fetch_list:
+        name = each.name if isinstance(each, Variable) else each
+        known = block.vars.get(name) if isinstance(name, str) else None
+        if known is None or (known is not each and name is not each):
             raise FieldError(
                 f"{owner}.fetch_list must name variables of the program, got {name!r}; gpufeed "
                 "reads and feeds data, it runs no network layers"
             )
+        names.append(name)
     return names
 
 
 def _fed(owner: str, block: Block, feed: Mapping[str, Any] | None) -> dict[str, Tensor]:
     """Return what is fed as tensors, each as its variable declares it."""
-    if feed is not None and not isinstance(feed, Mapping):
+    if feed is None:
+        return {}
+    if not isinstance(feed, Mapping):
         raise FieldError(f"{owner}.feed must map names to tensors, got {type(feed).__name__}")
     fed: dict[str, Tensor] = {}
-    for name, given in (feed or {}).items():
+    for name, given in feed.items():
         if name not in block.vars:
             raise FieldError(f"{owner}.feed must name variables of the program, got {name!r}")
         fed[name] = _as_tensor(owner, block.vars[name], given)
@@ -255,23 +260,23 @@ def _needed(
     """Return the operators that set what is fetched, or all; what none sets has to be fed."""
     if names is None:
         return list(block.ops)
-    set_by = {output for op in block.ops for output in op.outputs}
-    for name in names:
-        if name not in fed and name not in set_by:
-            raise FieldError(f"{owner}.feed must hold {name!r}, which is fetched and never read")
-    wanted = set(names) - set(fed)
-    return [op for op in block.ops if wanted.intersection(op.outputs)]
+    wanted = set(names).difference(fed)
+    needed = [op for op in block.ops if not wanted.isdisjoint(op.outputs)]
+    if unset := wanted.difference(*(op.outputs for op in needed)):
+        raise FieldError(f"{owner}.feed must hold {min(unset)!r}, which is fetched and never read")
+    return needed
 
 
 def _run(operators: Sequence[Operator], place: Place) -> dict[str, Any]:
-    """Run operators in order; before the first of them reads, all that read must have data."""
+    """Run operators in order; before the first of several reads, all must have data."""
     values: dict[str, Any] = {}
-    unasked = [op.has_data for op in operators if op.has_data is not None]
+    questions = [op.has_data for op in operators if op.has_data is not None]
+    is_asked = len(questions) < 2  # a single read says itself that there is nothing
     for op in operators:
-        if op.has_data is not None:
-            while unasked:
-                if not unasked.pop(0)():
-                    raise EOFException("There is no next data.")
+        if not is_asked and op.has_data is not None:
+            if not all(has_data() for has_data in questions):
+                raise EOFException("There is no next data.")
+            is_asked = True
         values.update(zip(op.outputs, op.run(place), strict=True))
     return values
 

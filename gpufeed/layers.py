@@ -42,7 +42,7 @@ from gpufeed.stateful.decorated import (
 )
 from gpufeed.stateful.files import Filenames
 from gpufeed.stateful.py_reader import PyReader
-from gpufeed.stateful.tensors import TensorFields, free_rows, require_tensor
+from gpufeed.stateful.tensors import TensorFields, free_rows
 from gpufeed.variables import (
     Operator,
     Program,
@@ -177,15 +177,7 @@ class ReaderVariable:
         return reader
 
     def _read(self, place: Place) -> Sequence[Any]:
-        tensors = self.reader.read_next()
-        if len(tensors) != len(self.fields):
-            raise FieldError(
-                f"read_file: expected {len(self.fields)} tensors of {self.name!r}, "
-                f"got {len(tensors)}"
-            )
-        for field, tensor in zip(self.fields, tensors, strict=True):
-            require_tensor("read_file", field, tensor)
-        return [tensor.to(place) for tensor in tensors]
+        return [tensor.to(place) for tensor in self.reader.read_next()]
 
 
 def open_files(

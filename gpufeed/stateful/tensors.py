@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gpufeed.errors import FieldError
+from gpufeed.errors import FieldError, LoDError
 from gpufeed.feeder import DataFeeder
 from gpufeed.sparse import SparseRows
 from gpufeed.strict import matches
@@ -77,6 +77,7 @@ class TensorFields:
                     zip(shapes, dtypes, lod_levels, strict=True)
                 )
             ]
+        self._has_fixed_rows = any(variable.shape[0] != -1 for variable in self.variables)
         self._feeder: DataFeeder | None = None
 
     def __call__(self, sample: Any) -> Instance:
@@ -88,12 +89,7 @@ class TensorFields:
         tensors = _as_tensors(sample)
         if tensors is None:
             return self._feed([sample])
-        if len(tensors) != len(self.variables):
-            raise FieldError(
-                f"{self.owner}: expected {len(self.variables)} tensors a sample, got {len(tensors)}"
-            )
-        for variable, tensor in zip(self.variables, tensors, strict=True):
-            require_tensor(self.owner, variable, tensor)
+        self._require(tensors, self.variables)
         return tensors
 
     def batch(self, samples: Iterable[Any]) -> Instance:
@@ -103,8 +99,31 @@ class TensorFields:
             FieldError: A sample does not fit; names field, sample, expected and got.
         """
         if isinstance(samples, list) and samples and _as_tensors(samples[0]) is not None:
-            return merge_instances([self(sample) for sample in samples])
+            return self._merge(samples)
         return self._feed(samples)
+
+    def _merge(self, samples: list[Any]) -> Instance:
+        """Merge tensors and compare the result; if it does not fit, find the sample to blame."""
+        instances = samples
+        # What a merged tensor does not show: how many rows each had, and where a bare one ended.
+        if self._has_fixed_rows or not set(map(type, samples)) <= {tuple, list}:
+            instances = [self(sample) for sample in samples]
+        try:
+            merged = merge_instances(instances)
+            self._require(merged, [free_rows(variable) for variable in self.variables])
+        except (FieldError, LoDError):
+            for sample in samples:
+                self(sample)
+            raise
+        return merged
+
+    def _require(self, tensors: Instance, variables: Sequence[Variable]) -> None:
+        if len(tensors) != len(variables):
+            raise FieldError(
+                f"{self.owner}: expected {len(variables)} tensors a sample, got {len(tensors)}"
+            )
+        for variable, tensor in zip(variables, tensors, strict=True):
+            require_tensor(self.owner, variable, tensor)
 
     def of_arrays(self, arrays: Iterable[Any]) -> Instance:
         """Return one array or tensor a field, taken as they are, as an instance.
@@ -167,16 +186,17 @@ def require_tensor(owner: str, variable: Variable, tensor: LoDTensor | SparseRow
     Raises:
         FieldError: Names the field, expected and got.
     """
-    checks = (
-        ("shape", variable.shape, tensor.shape, matches(tensor.shape, variable.shape)),
-        ("dtype", variable.dtype, tensor.dtype, tensor.dtype == variable.dtype),
-        ("lod_level", variable.lod_level, tensor.lod_level, tensor.lod_level == variable.lod_level),
-    )
-    for what, expected, got, is_right in checks:
-        if not is_right:
-            raise FieldError(
-                f"{owner}: field {variable.name!r}: expected {what} {expected}, got {got}"
-            )
+    name = variable.name
+    if not matches(tensor.shape, variable.shape):
+        raise _misfit(owner, name, "shape", variable.shape, tensor.shape)
+    if tensor.dtype != variable.dtype:
+        raise _misfit(owner, name, "dtype", variable.dtype, tensor.dtype)
+    if tensor.lod_level != variable.lod_level:
+        raise _misfit(owner, name, "lod_level", variable.lod_level, tensor.lod_level)
+
+
+def _misfit(owner: str, name: str, what: str, expected: object, got: object) -> FieldError:
+    return FieldError(f"{owner}: field {name!r}: expected {what} {expected}, got {got}")
 
 
 def free_rows(variable: Variable) -> Variable:

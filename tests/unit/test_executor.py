@@ -248,6 +248,14 @@ def test_arguments_that_break_a_rule_read_nothing(programs, arguments, message):
     assert numbers(Executor("cpu").run(fetch_list=[read])) == [[0, 1]]
 
 
+def test_a_variable_of_another_program(programs):
+    with program_guard(Program()):
+        other = data("x", [1])
+    data("x", [1])
+    with pytest.raises(FieldError, match="must name variables of the program, got 'x'"):
+        Executor("cpu").run(feed={"x": np.ones((1, 1), np.float32)}, fetch_list=[other])
+
+
 class TestParallelExecutor:
     def test_readers_give_each_place_the_next_item(self, programs):
         reader, x = started(programs[1], num=10)

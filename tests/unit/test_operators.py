@@ -279,20 +279,6 @@ def test_a_double_buffer_without_a_place_takes_that_of_the_executor(programs):
         assert reader.reader.place == CPUPlace()
 
 
-def test_a_read_is_compared_with_what_is_declared(programs):
-    main, startup = programs
-    reader = layers.random_data_generator(0, 1, [[2, 2]])
-    x = layers.read_file(reader)
-    made(startup)
-    for fields, message in (
-        ((Variable("x", (-1, 3), np.dtype("float32")),), r"expected shape \(-1, 3\), got \(2, 2\)"),
-        ((), "read_file: expected 0 tensors of 'random_data_generator_0', got 1"),
-    ):
-        reader.fields = fields
-        with pytest.raises(FieldError, match=message):
-            Executor("cpu").run(main, fetch_list=[x])
-
-
 def test_a_dropped_program_drops_its_readers(tmp_path):
     main, startup = Program(), Program()
     with program_guard(main, startup):

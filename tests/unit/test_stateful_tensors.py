@@ -54,6 +54,35 @@ def test_tensors_are_taken_as_they_are():
     assert merged.lod() == [[0, 2, 4]]
 
 
+def test_bare_tensors_are_merged():
+    fields = fields_of(([-1], 0, "int64"))
+    (merged,) = fields.batch([LoDTensor([1, 2]), LoDTensor([3])])
+    assert merged.to_list() == [1, 2, 3]
+
+
+def test_a_fixed_number_of_rows_is_that_of_each_sample():
+    fields = fields_of(([2, -1], 0, "int64"))
+    two, one = LoDTensor([[1], [2]]), LoDTensor([[3]])
+    (merged,) = fields.batch([(two,), (two,)])
+    assert merged.to_list() == [[1], [2], [1], [2]]
+    with pytest.raises(FieldError, match=r"expected shape \(2, -1\), got \(1, 1\)"):
+        fields.batch([(two,), (one,), (one,)])
+
+
+def test_the_sample_to_blame_is_named_by_its_own_shape():
+    fields = fields_of(([-1, 2], 0, "int64"))
+    good, bad = LoDTensor(np.ones((3, 2), np.int64)), LoDTensor(np.ones((1, 5), np.int64))
+    with pytest.raises(FieldError, match=r"owner: field 'field_0': expected shape .* got \(1, 5\)"):
+        fields.batch([(good,), (bad,)])
+
+
+@pytest.mark.parametrize("other", [(3,), 3, (LoDTensor([1]), LoDTensor([1])), ("x",), ()])
+def test_tensors_beside_something_else(other):
+    fields = fields_of(([-1, 2], 0, "int64"))
+    with pytest.raises(FieldError):
+        fields.batch([(LoDTensor(np.ones((3, 2), np.int64)),), other])
+
+
 def test_arrays_are_taken_as_they_are():
     x = np.zeros((3, 1), np.float32)
     (tensor,) = fields_of(([1], 0, "float32")).of_arrays([x])
