@@ -220,6 +220,13 @@ class ReaderHolder(OneToOne[T], ReaderBase[T]):
         if self._held is not None:
             self._held.close()
 
+    def __getstate__(self) -> dict[str, Any]:
+        # The held pass stays with this object, as all passes do.
+        return {**super().__getstate__(), "_held": None, "_lock": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__({**state, "_lock": threading.RLock()})
+
     def _pass(self) -> _HeldPass[T]:
         if self._held is None:
             self._held = _HeldPass(self._reader())

@@ -41,6 +41,9 @@ class SentAhead(OneToOne[T]):
         self._depth = depth
         self._feeds: FeedReader | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_feeds": None}
+
     def open(self, epoch: int, skip: int) -> Iterator[T]:
         """Start the thread with the first item taken."""
         source, places = partial(open_reader, self._reader, epoch, skip), self._places_below()

@@ -7,6 +7,7 @@ same `DataFeeder` as any mini-batch does, under the same strict rules.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -79,6 +80,13 @@ class TensorFields:
             ]
         self._has_fixed_rows = any(variable.shape[0] != -1 for variable in self.variables)
         self._feeder: DataFeeder | None = None
+        self._lock = threading.Lock()  # a feeder is for one thread, but passes may be on several
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_feeder": None, "_lock": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _lock=threading.Lock())
 
     def __call__(self, sample: Any) -> Instance:
         """Return one sample as an instance.
@@ -136,10 +144,11 @@ class TensorFields:
         )
 
     def _feed(self, samples: Iterable[Any]) -> Instance:
-        if self._feeder is None:
-            # Not before it is needed: tensors that are read as they are need no collation.
-            self._feeder = DataFeeder(self.variables, "cpu", self._program)
-        feed: dict[str, Any] = self._feeder.feed(samples)
+        with self._lock:
+            if self._feeder is None:
+                # Not before it is needed: tensors that are read as they are need no collation.
+                self._feeder = DataFeeder(self.variables, "cpu", self._program)
+            feed: dict[str, Any] = self._feeder.feed(samples)
         return tuple(feed.values())
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 from functools import partial
 
+import cloudpickle
 import numpy as np
 import pytest
 from support.readers import BrokenError, counting, failing
@@ -231,6 +233,19 @@ def test_a_decorator_sees_what_is_read():
         1,
         1,
     ]
+
+
+def test_a_pipeline_is_pickled_without_its_pass():
+    samples = [([1, 2], 0.5), ([], 1.0), ([3], 2.0)]
+    fields = TensorFields("test", [[-1, 1], [-1]], [1, 0], ["int64", "float32"])
+    source = ReaderHolder(rd.cache(lambda: samples), fields)
+    held = DoubleBufferReader(MultiPassReader(BatchReader(ShuffleReader(source, 4, seed=1), 2), 2))
+    held.read_next()
+    again = pickle.loads(cloudpickle.dumps(held))
+    values = [[tensor.to_list() for tensor in item] for item in items_of(again)]
+    expected = [[tensor.to_list() for tensor in item] for item in held()]
+    assert len(values) == len(expected) == 4
+    assert len(items_of(held)) == 3
 
 
 def test_a_pipeline_resumes():
