@@ -1,33 +1,21 @@
-"""Laws of all readers: skipping is draining, a state resumes exactly, stages mean what lists mean.
+"""Laws of all readers: stages mean what the same things mean for lists.
 
 A pipeline is drawn as a list of stages; each stage is a pair of the decorator and the same thing
-done to a list, where the order is one that a list can tell.
+done to a list. That states resume exactly stands in ``test_resume_laws``.
 """
 
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Callable
 from typing import Any
-from zlib import crc32
 
 from hypothesis import given
 from hypothesis import strategies as st
+from support.pipelines import Stage, choosy, chosen, tagged
 from support.readers import counting
 
 from gpufeed import reader as rd
-
-Stage = Callable[[Any], Any]
-
-
-def tagged(sample: Any) -> tuple[str, Any]:
-    return "mapped", sample
-
-
-def chosen(sample: Any) -> bool:
-    return crc32(repr(sample).encode()) % 3 != 0
-
 
 small = st.integers(1, 7)
 
@@ -62,6 +50,35 @@ listed: st.SearchStrategy[tuple[Stage, Callable[[list[Any]], list[Any]]]] = st.o
     st.just((lambda r: rd.cache(r), lambda s: s)),
     st.just((lambda r: rd.cache(r, lazy=True), lambda s: s)),
     st.integers(0, 3).map(lambda n: (lambda r: rd.repeat(r, n), lambda s: s * n)),
+    st.integers(0, 2).map(lambda n: (lambda r: rd.shard(r, 3, n), lambda s: s[n::3])),
+    st.integers(0, 2).map(
+        lambda n: (
+            lambda r: rd.shard(r, 3, n, equal=True),
+            lambda s: s[n : len(s) - len(s) % 3 : 3],
+        )
+    ),
+    st.just(
+        (
+            lambda r: rd.interleave(r, counting(4)),
+            lambda s: [
+                *(x for pair in zip(s, range(4), strict=False) for x in pair),
+                *s[4:],
+                *range(len(s), 4),
+            ],
+        )
+    ),
+    small.map(
+        lambda n: (
+            lambda r: rd.replay(rd.chain(counting(1), r), n, num_samples=9),
+            lambda s: [[0, *s][at % min(n, len(s) + 1)] for at in range(9)],
+        )
+    ),
+    st.just(
+        (
+            lambda r: rd.map_readers(choosy, r, on_error="skip"),
+            lambda s: [x for x in s if chosen(x)],
+        )
+    ),
     st.just((lambda r: rd.chain(r, counting(4)), lambda s: [*s, 0, 1, 2, 3])),
     st.just(
         (
@@ -71,12 +88,6 @@ listed: st.SearchStrategy[tuple[Stage, Callable[[list[Any]], list[Any]]]] = st.o
             ],
         )
     ),
-)
-shuffled: st.SearchStrategy[Stage] = st.tuples(small, st.integers(0, 3)).map(
-    lambda drawn: lambda r: rd.shuffle(r, drawn[0], seed=drawn[1])
-)
-pipelines: st.SearchStrategy[list[Stage]] = st.lists(
-    st.one_of(shuffled, listed.map(lambda pair: pair[0])), min_size=1, max_size=4
 )
 lengths = st.integers(0, 25)
 
@@ -96,31 +107,6 @@ def test_a_pipeline_means_what_its_stages_mean_for_lists(stages, num):
     reader = build([stage for stage, _ in stages], num)
     assert list(reader()) == samples
     assert list(reader()) == samples
-
-
-@given(pipelines, lengths, st.integers(0, 2), st.data())
-def test_skipping_is_draining(stages, num, epoch, data):
-    reader = build(stages, num)
-    everything = list(reader.open(epoch, 0))
-    skip = data.draw(st.integers(0, len(everything) + 3))
-    assert list(reader.open(epoch, skip)) == everything[skip:]
-
-
-@given(pipelines, lengths, st.integers(0, 2))
-def test_a_state_taken_anywhere_resumes_exactly(stages, num, epoch):
-    reader = build(stages, num)
-    reader.set_epoch(epoch)
-    states, samples = [reader.state_dict()], []
-    for sample in itertools.islice(reader(), 12):
-        samples.append(sample)
-        states.append(reader.state_dict())
-    everything, following = list(reader.open(epoch, 0)), list(reader.open(epoch + 1, 0))
-    for delivered, state in enumerate(states):
-        again = build(stages, num)
-        again.load_state_dict(json.loads(json.dumps(state)))
-        assert again.state_dict() == state
-        assert list(again()) == everything[delivered:]
-        assert list(again()) == following
 
 
 @given(lengths, small, st.integers(0, 9))
