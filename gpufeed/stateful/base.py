@@ -84,7 +84,11 @@ class ReaderBase(ABC, Generic[T]):
         """Begin a new pass, and yield its items."""
         self.reinit()
         while self.has_next():
-            yield self.read_next()
+            try:
+                item = [self.read_next()]
+            except EOFException:  # somebody else has read it since
+                return
+            yield item.pop()
 
     def __iter__(self) -> Iterator[T]:
         return self()
@@ -173,7 +177,8 @@ class ReaderHolder(OneToOne[T], ReaderBase[T]):
     def reinit(self) -> None:
         """End the held pass; what it has read ahead is dropped. The next read begins the next one.
 
-        A pass of which nothing was read is as good as a new one, and stays.
+        A pass of which nothing was read is as good as a new one, and stays. While another thread
+        reads, this waits for it.
         """
         with self._lock:
             if self._held is not None and not self._held.is_fresh:

@@ -10,7 +10,7 @@ import pytest
 from support.readers import BrokenError, Gate, Watched, counting, failing, function_names
 
 from gpufeed.errors import EOFException, ReaderError
-from gpufeed.reader import batch, firstn, map_readers, shuffle
+from gpufeed.reader import batch, cache, firstn, map_readers, shard, shuffle
 from gpufeed.stateful import ReaderBase, ReaderHolder
 
 
@@ -54,6 +54,38 @@ def test_a_cursor_is_a_reader():
     assert cursor.num_reinit == 2
     assert list(batch(cursor, 2)) == [[0, 1], [2]]
     assert rest_of(ReaderHolder(cursor)) == [0, 1, 2]
+
+
+def test_a_cursor_that_others_read_too_ends_where_they_leave_nothing():
+    class Hopeful(Cursor):
+        def has_next(self):
+            return True
+
+        def read_next(self):
+            if self.at == self.num:
+                raise EOFException("There is no next data.")
+            return super().read_next()
+
+    assert list(Hopeful(3)()) == [0, 1, 2]
+
+
+def test_what_the_source_knows_the_holder_knows():
+    held = ReaderHolder(firstn(cache(counting(9)), 7))
+    assert held.count() == 7
+    assert ReaderHolder(counting(9)).count() is None
+    assert list(shard(held, 3, 1)()) == [1, 4]
+    assert list(shard(ReaderHolder(counting(9), str), 3, 1)()) == ["1", "4", "7"]
+
+
+def test_a_divided_pass_goes_on_with_another_number_of_ranks():
+    def rank(index, num):
+        return ReaderHolder(shard(ReaderHolder(cache(counting(20))), num, index))
+
+    ranks = [rank(0, 2), rank(1, 2)]
+    taken = [held.read_next() for _ in range(3) for held in ranks]
+    again = rank(0, 1)
+    again.load_state_dict(ranks[0].state_dict())
+    assert taken + rest_of(again) == list(range(20))
 
 
 def test_reading_to_the_end():

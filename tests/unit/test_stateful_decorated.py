@@ -182,6 +182,11 @@ def test_double_buffering_sends_tensors():
             held.reinit()
 
 
+def test_a_rank_is_sent_its_part():
+    held = DoubleBufferReader(counting(7))
+    assert list(rd.shard(held, 3, 1)()) == [1, 4]
+
+
 def test_what_cannot_be_sent():
     with virtual_devices(1):
         for item in (3, LoDTensor([1]), (LoDTensor([1]), "name"), {"x": LoDTensor([1])}):

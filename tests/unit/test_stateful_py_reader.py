@@ -11,7 +11,7 @@ from support.readers import BrokenError, Watched, counting
 import gpufeed.reader as rd
 from gpufeed.device import virtual_devices
 from gpufeed.errors import EOFException, FieldError, PlaceError, ReaderError
-from gpufeed.places import CUDAPlace
+from gpufeed.places import CPUPlace, CUDAPlace
 from gpufeed.stateful import BatchReader, DoubleBufferReader, PyReader, ReaderBase, py_reader
 from gpufeed.tensor import LoDTensor
 
@@ -206,6 +206,21 @@ def test_what_is_decorated_on_top_waits_for_the_start():
     assert rest_of(merged) == [0, 1, 2, 3, 4, 5]
     sent = DoubleBufferReader(reader, "cpu")
     assert rest_of(sent) == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_part_of_a_pass_needs_the_start_too():
+    reader = make()
+    with pytest.raises(ReaderError, match="call start"):
+        list(rd.shard(reader, 2, 1)())
+    reader.start()
+    assert [tensor.to_list() for (tensor,) in rd.shard(reader, 2, 1)()] == [[2, 3]]
+
+
+def test_a_place_that_is_given_stays():
+    reader = make(place="cpu")
+    reader.bind(CUDAPlace(0))
+    reader.start()
+    assert reader.read_next()[0].place == CPUPlace()
 
 
 def test_batches_go_to_the_place():
