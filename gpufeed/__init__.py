@@ -67,6 +67,7 @@ if TYPE_CHECKING:
         random_data_generator,
     )
     from gpufeed.tensor import LoDTensor
+    from gpufeed.training import BeginIteration, BeginPass, EndIteration, EndPass, train
     from gpufeed.variables import (
         Program,
         Variable,
@@ -77,6 +78,8 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "BeginIteration",
+    "BeginPass",
     "CPUPlace",
     "CUDAPinnedPlace",
     "CUDAPlace",
@@ -84,6 +87,8 @@ __all__ = [
     "ComposeNotAligned",
     "DataFeeder",
     "EOFException",
+    "EndIteration",
+    "EndPass",
     "Executor",
     "Feed",
     "FieldError",
@@ -134,6 +139,7 @@ __all__ = [
     "reader",
     "stateful",
     "testing",
+    "train",
     "virtual_devices",
     "virtual_stream",
 ]
@@ -175,6 +181,7 @@ _HOMES = {
         "random_data_generator",
     ),
     "tensor": ("LoDTensor",),
+    "training": ("BeginIteration", "BeginPass", "EndIteration", "EndPass", "train"),
     "variables": (
         "Program",
         "Variable",

@@ -53,6 +53,7 @@ LAYERS = {
         "layers",
         "executor",
         "observe",
+        "training",
         "testing",
         "pytest_plugin",
         "demo",
