@@ -24,7 +24,7 @@ from gpufeed.provider.options import InputTypes, Options, Settings, call_hook
 from gpufeed.provider.sizes import batch_reaching, checked_size
 from gpufeed.provider.slots import Row, Slots
 from gpufeed.provider.types import CacheType, InputType
-from gpufeed.reader.base import Reader
+from gpufeed.reader.base import Reader, count_of
 from gpufeed.reader.batch import batch
 from gpufeed.reader.cache import cache as keep
 from gpufeed.reader.parallel import buffered
@@ -205,6 +205,14 @@ class Provider(Reader[Row]):
         """Read pass ``epoch`` in blocks, or out of memory once a first pass may be there."""
         return (self._later if epoch else self._first).open(epoch, skip)
 
+    def count(self) -> int | None:
+        """Return how many samples a pass has, once a first one is kept in memory."""
+        return count_of(self._first)
+
+    def num_taken(self, num: int) -> int:
+        """Return ``num``: a sample here is one there."""
+        return num
+
     def unrepeatable(self) -> str | None:
         """Return that a shuffle has no seed."""
         if self.is_shuffled and self._seed is None:
@@ -221,17 +229,24 @@ class Provider(Reader[Row]):
         """The names of the slots, in order; None where only the program knows them."""
         return self._slots.names
 
-    def batches(self, batch_size: int, *, drop_last: bool = False) -> Reader[list[Row]]:
-        """Return a reader of mini-batches, made ahead by a thread as far as the pool has room.
+    def batches(
+        self, batch_size: int, *, drop_last: bool = False, prefetch: int | None = None
+    ) -> Reader[list[Row]]:
+        """Return a reader of mini-batches, made ahead by a thread.
+
+        A shuffled block is read whole before its first sample comes. What waits in batches until
+        then keeps training busy; with ``prefetch=0`` it has to wait, and costs a thread less.
 
         Args:
             batch_size: Samples a batch; where there is a ``calc_batch_size``, the sum of what it
                 gives, which a batch reaches, and exceeds only if ``can_over_batch_size``.
             drop_last: Whether a last batch that does not reach its size is left out.
+            prefetch: Batches that may wait; 0 makes them in the thread that reads. None is one,
+                and more as far as the pool has room.
 
         Raises:
-            FieldError: ``batch_size`` is not a whole number >= 1. On iteration: a sample is larger
-                than a batch that must not be exceeded.
+            FieldError: ``batch_size`` is not a whole number >= 1, or ``prefetch`` not one >= 0. On
+                iteration: a sample is larger than a batch that must not be exceeded.
         """
         size = whole_number("provider.batches.batch_size", batch_size, minimum=1)
         options, calc = self._options, self._options.calc_batch_size
@@ -243,7 +258,10 @@ class Provider(Reader[Row]):
         else:
             length = checked_size(calc, size)
             batches = batch(self, None, drop_last, max_tokens=size, length=length)
-        return buffered(batches, max(1, options.num_ahead // size))
+        if prefetch is None:
+            prefetch = max(1, options.num_ahead // size)
+        prefetch = whole_number("provider.batches.prefetch", prefetch, minimum=0)
+        return buffered(batches, prefetch) if prefetch else batches
 
     def variables(self, program: Program | None = None) -> list[Variable]:
         """Return a variable for each slot, in order.

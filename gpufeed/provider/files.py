@@ -20,12 +20,12 @@ from gpufeed.errors import FieldError
 from gpufeed.formats import PathLike
 from gpufeed.formats.source import Source
 from gpufeed.formats.text import read_text
+from gpufeed.provider.checking import Checks
 from gpufeed.provider.options import Options, Settings
 from gpufeed.provider.slots import Row, Slots
 from gpufeed.reader.base import Reader, drain
 from gpufeed.reader.blocks import blocks
 from gpufeed.reader.position import Position
-from gpufeed.reader.skipping import SkipLog
 
 __all__ = ["FileList", "Files", "Process", "read_file_list"]
 
@@ -34,7 +34,7 @@ Process = Callable[[Any, str], Iterable[Any]]
 
 _DRAWS_A_STEP = 256
 # Runs from each open file that fit into one shuffled block: enough for each block to be a mixture.
-_RUNS_A_BLOCK = 8
+_RUNS_A_BLOCK = 4
 
 
 def read_file_list(given: FileList) -> list[str]:
@@ -96,25 +96,22 @@ class Files(Reader[Row]):
         self._run_length = max(
             1, options.block_size // (_RUNS_A_BLOCK * min(options.max_open_files, len(self._names)))
         )
-        mixing = {
-            "run_length": self._run_length,
-            "max_open_files": options.max_open_files,
-            "seed": seed,
-        }
-        super().__init__(
-            "files",
-            functions=(process,),
-            names=self._names,
-            check=bool(options.check),
-            **(mixing if is_mixed else {}),
-        )
+        named: dict[str, Any] = {"names": self._names}
+        if options.check:
+            named["check"] = True
+            if options.skip_policy is not None:
+                named["on_error"] = options.skip_policy
+        if is_mixed:
+            named |= {"run_length": self._run_length, "max_open_files": options.max_open_files}
+            named["seed"] = seed
+        super().__init__("files", functions=(process,), **named)
 
     def open(self, epoch: int, skip: int) -> Iterator[Row]:
         """Read what is skipped: how many samples a file holds is known at its end."""
         checks = None
         if self._options.check:
             policy = self._options.skip_policy
-            checks = _Checks(self._slots, None if policy is None else self.start_skipping(policy))
+            checks = Checks(self._slots, None if policy is None else self.start_skipping(policy))
         rows = self._mixed(epoch, checks) if self._is_mixed else self._in_order(checks)
         try:
             drain(rows, skip)
@@ -129,12 +126,12 @@ class Files(Reader[Row]):
             return "mixes files without a seed; pass seed= to the provider"
         return None
 
-    def _in_order(self, checks: _Checks | None) -> Generator[Row, None, None]:
+    def _in_order(self, checks: Checks | None) -> Generator[Row, None, None]:
         for name in self._names:
             with closing(self._stream(name, checks)) as rows:
                 yield from rows
 
-    def _mixed(self, epoch: int, checks: _Checks | None) -> Generator[Row, None, None]:
+    def _mixed(self, epoch: int, checks: Checks | None) -> Generator[Row, None, None]:
         draws = _draws(self._seed, epoch)
         waiting, opened = list(self._names), list[Generator[list[Row], None, None]]()
         try:
@@ -154,31 +151,37 @@ class Files(Reader[Row]):
                 for runs in opened:
                     stack.callback(runs.close)
 
-    def _stream(self, name: str, checks: _Checks | None) -> Generator[Row, None, None]:
+    def _stream(self, name: str, checks: Checks | None) -> Generator[Row, None, None]:
         """Yield the rows of one file, each as soon as it is read."""
         counted = Position()
         with self._reading(name, lambda: counted.delivered) as samples:
-            yield from self._rows(counted.count(samples), name, checks)
+            rows = self._slots.rows(counted.count(samples))
+            yield from rows if checks is None else checks.admitted(rows, self._call(name))
 
-    def _runs(self, name: str, checks: _Checks | None) -> Generator[list[Row], None, None]:
+    def _runs(self, name: str, checks: Checks | None) -> Generator[list[Row], None, None]:
         """Yield the rows of one file in lists, which costs half as much as one by one."""
         number = 0
         with self._reading(name, lambda: number) as samples:
             for run in blocks(samples, repeat(self._run_length)):
                 first, number = number, number + len(run)
-                if checks is None and self._slots.are_rows(run):
-                    yield run
-                else:
-                    made = self._rows(run, name, checks, first)
-                    for rows in blocks(made, repeat(self._run_length)):
-                        run.clear()  # rows were made of all of it, or of all in front of an error
+                for rows in self._row_lists(run, first):
+                    if checks is None or checks.admits_all(rows):
                         yield rows
+                    else:
+                        admitted = checks.admitted(rows, self._call(name), first)
+                        yield from self._emptying(rows, admitted)
 
-    def _rows(
-        self, samples: Iterable[Any], name: str, checks: _Checks | None, first: int = 0
-    ) -> Iterator[Row]:
-        rows = self._slots.rows(samples, first)
-        return rows if checks is None else checks.admitted(rows, self._call(name), first)
+    def _row_lists(self, run: list[Any], first: int) -> Iterator[list[Row]]:
+        if self._slots.are_rows(run):
+            yield run
+        else:
+            yield from self._emptying(run, self._slots.rows(run, first))
+
+    def _emptying(self, run: list[Any], made: Iterator[Row]) -> Iterator[list[Row]]:
+        """Yield what is made of a run, at most two lists: all, or what comes before an error."""
+        for rows in blocks(made, repeat(self._run_length)):
+            run.clear()  # or it would stay in memory as long as its file is open
+            yield rows
 
     @contextmanager
     def _reading(self, name: str, num_read: Callable[[], int]) -> Iterator[Iterator[Any]]:
@@ -195,30 +198,6 @@ class Files(Reader[Row]):
 
     def _call(self, name: str) -> str:
         return f"{getattr(self._process, '__name__', 'process')}({name!r})"
-
-
-class _Checks:
-    """The checks of one pass: rows that fail are left out as long as the log allows it."""
-
-    def __init__(self, slots: Slots, log: SkipLog | None) -> None:
-        self._slots = slots
-        self._log = log
-        self._num_seen = 0
-
-    def admitted(self, rows: Iterable[Row], call: str, first: int) -> Iterator[Row]:
-        """Yield the rows that are in order; raise for one that is not and may not be left out."""
-        for number, row in enumerate(rows, first):
-            ordinal = self._num_seen
-            self._num_seen += 1
-            try:
-                self._slots.check(row, number)
-            except FieldError as error:
-                located = FieldError(f"{call}: {error}")
-                if self._log is None:
-                    raise located from error
-                self._log.skip(ordinal, located)
-            else:
-                yield row
 
 
 def _draws(seed: int | None, epoch: int) -> Iterator[int]:

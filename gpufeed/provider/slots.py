@@ -35,6 +35,12 @@ class Slots:
         input_types: A list by position, or a mapping from name to type.
         input_order: The names in the order wanted; a mapping may hold more types than these.
 
+    Attributes:
+        names: Of the slots in order; None where only the program knows them.
+        types: Of the slots in order.
+        is_named: Whether samples may be dicts.
+        declared: A variable for each slot, called by its number where it has no name.
+
     Raises:
         FieldError: ``input_types`` are not that, or do not go with ``input_order``.
     """
@@ -66,9 +72,7 @@ class Slots:
                 f"provider.input_order must name {len(self.types)} slots, got {list(self.names)}"
             )
         labels = self.names or [f"slot {number}" for number in range(len(self.types))]
-        self._declared = [
-            kind.variable(name) for kind, name in zip(self.types, labels, strict=True)
-        ]
+        self.declared = [kind.variable(name) for kind, name in zip(self.types, labels, strict=True)]
 
     def rows(self, samples: Iterable[Any], first: int = 0) -> Iterator[Row]:
         """Yield one tuple or list of slots for each sample; values are not looked at.
@@ -115,7 +119,7 @@ class Slots:
             raise FieldError(
                 f"sample {number}: expected {self._wanted()}, got {len(row)}: {row!s:.80}"
             )
-        for kind, variable, value in zip(self.types, self._declared, row, strict=True):
+        for kind, variable, value in zip(self.types, self.declared, row, strict=True):
             _check_value(kind, variable, value, number)
 
     def variables(self, program: Program) -> list[Variable]:

@@ -72,7 +72,7 @@ def test_leaving_the_loop_ends_the_thread_and_closes_the_files():
     assert len(closed) == 3
 
 
-def test_process_runs_on_the_thread():
+def test_process_runs_on_a_thread_unless_nothing_is_to_wait():
     names = []
 
     @provider(input_types=TYPES)
@@ -82,8 +82,10 @@ def test_process_runs_on_the_thread():
 
     reader = process(["a"])
     assert len(list(reader.batches(2))) == 1
+    assert len(list(reader.batches(2, prefetch=0))) == 1
     assert len(list(reader)) == 1
-    assert names == ["gpufeed-buffered", threading.current_thread().name]
+    here = threading.current_thread().name
+    assert names == ["gpufeed-buffered", here, here]
 
 
 @pytest.mark.parametrize("cache", CacheType)

@@ -21,6 +21,7 @@ from gpufeed.provider import (
     provider,
     sparse_binary_vector,
 )
+from gpufeed.reader import shard
 from gpufeed.variables import Program, data, default_main_program, program_guard
 
 COUNT = [integer_value(10_000)]
@@ -255,6 +256,13 @@ class TestCache:
         assert len(list(reader)) == 50
         assert calls == ["1", "1"]
 
+    def test_how_many_samples_there_are_is_known_after_it(self):
+        process, _ = self.read()
+        reader = process(["1", "2"], seed=0)
+        assert reader.count() is None
+        list(reader)
+        assert reader.count() == 100
+
     def test_samples_that_were_left_out_stay_out(self):
         process, calls = self.read(num=10_010, check=True, check_fail_continue=True)
         reader = process(["1"], is_train=False)
@@ -274,6 +282,17 @@ class TestBatches:
     def test_a_last_short_batch_may_be_left_out(self):
         reader = counting(50)(["1"]).batches(8, drop_last=True)
         assert [len(rows) for rows in reader] == [8] * 6
+
+    @pytest.mark.parametrize("prefetch", [0, 1, 100])
+    def test_what_waits_changes_nothing(self, prefetch):
+        reader = counting(50, min_pool_size=16)(["1"], seed=1)
+        assert list(reader.batches(8, prefetch=prefetch)) == list(reader.batches(8))
+
+    def test_what_waits_is_a_number(self):
+        with pytest.raises(
+            FieldError, match=r"batches\.prefetch must be a whole number >= 0, got -1"
+        ):
+            counting(3)(["1"]).batches(8, prefetch=-1)
 
     def test_batches_have_a_size(self):
         with pytest.raises(FieldError, match=r"batches\.batch_size must be a whole number >= 1"):
@@ -412,6 +431,12 @@ class TestFeeder:
         reader = process(["1"])
         [feed] = map(reader.feeder("cpu", strict=False).feed, reader.batches(1))
         assert feed["x"].to_list() == [[1.0, 2.0]]
+
+
+def test_ranks_share_a_provider():
+    readers = [shard(counting(20)(["1", "2"], seed=1), 3, index) for index in range(3)]
+    rows = sorted(row for reader in readers for row in reader)
+    assert rows == [(file, number) for file in (1, 2) for number in range(20)]
 
 
 def test_a_provider_travels_to_another_process():

@@ -283,6 +283,11 @@ def test_what_decides_the_order_is_part_of_the_identity():
     assert identity(max_open_files=1) != identity()
     assert identity(min_pool_size=2) != identity()
     assert identity(check=True) != identity()
+    assert identity(check=True) != identity(check=True, check_fail_continue=True)
+    few = Skip(max=1)
+    assert identity(check=True, check_fail_continue=few) == identity(
+        check=True, check_fail_continue=True
+    )
 
 
 def test_without_a_seed_a_mixture_cannot_be_repeated():

@@ -3,27 +3,13 @@
 from __future__ import annotations
 
 from collections import OrderedDict, namedtuple
-from fractions import Fraction
 
 import numpy as np
 import pytest
+from support.slots import BAD, GOOD
 
 from gpufeed.errors import FieldError
-from gpufeed.provider import (
-    dense_array,
-    dense_vector,
-    dense_vector_sequence,
-    dense_vector_sub_sequence,
-    integer_value,
-    integer_value_sequence,
-    integer_value_sub_sequence,
-    sparse_binary_vector,
-    sparse_binary_vector_sequence,
-    sparse_binary_vector_sub_sequence,
-    sparse_float_vector,
-    sparse_float_vector_sequence,
-    sparse_float_vector_sub_sequence,
-)
+from gpufeed.provider import dense_array, dense_vector, integer_value
 from gpufeed.provider.slots import Slots
 from gpufeed.variables import Program, data, program_guard
 
@@ -169,81 +155,6 @@ class TestVariables:
         with program_guard(program):
             image = data("x", [-1, 3, None, None])
         assert Slots({"x": dense_array(192)}).variables(program) == [image]
-
-
-GOOD = [
-    (dense_vector(2), [1.0, 2.0]),
-    (dense_vector(2), (1, 2)),
-    (dense_vector(2), [np.float32(1), np.float64(2)]),
-    (dense_vector(2), np.array([1, 2], np.float64)),
-    (dense_vector(2), [Fraction(1, 2), float("nan")]),
-    (dense_array([2, 2]), np.zeros((2, 2))),
-    (dense_array([2, 2]), [0.0] * 4),
-    (dense_vector_sequence(2), [[1.0, 2.0], [3.0, 4.0]]),
-    (dense_vector_sequence(2), np.zeros((5, 2))),
-    (dense_vector_sequence(2), []),
-    (dense_vector_sub_sequence(2), [[[1.0, 2.0]], [], np.zeros((3, 2))]),
-    (integer_value(3), 0),
-    (integer_value(3), 2),
-    (integer_value(3), np.int64(2)),
-    (integer_value(3), np.uint8(2)),
-    (integer_value(3), np.array(2)),
-    (integer_value(3), np.array([2])),
-    (integer_value(3), True),
-    (integer_value_sequence(3), [0, 1, 2]),
-    (integer_value_sequence(3), np.array([0, 1, 2], np.int32)),
-    (integer_value_sequence(3), []),
-    (integer_value_sub_sequence(3), [[0], [], [1, 2]]),
-    (sparse_binary_vector(5), [0, 4]),
-    (sparse_binary_vector(5), []),
-    (sparse_binary_vector(5), np.array([4, 0])),
-    (sparse_binary_vector(5), [np.int32(4)]),
-    (sparse_binary_vector_sequence(5), [[0, 4], [], [0]]),
-    (sparse_binary_vector_sub_sequence(5), [[[0, 4], []], []]),
-    (sparse_float_vector(5), [(0, 1.5), (4, -2)]),
-    (sparse_float_vector(5), [(np.int64(0), np.float32(1.5))]),
-    (sparse_float_vector(5), (np.array([0, 4]), np.array([1.0, 2.0]))),
-    (sparse_float_vector(5), []),
-    (sparse_float_vector_sequence(5), [[(0, 1.5)], [], [(4, 1.0), (0, 2.0)]]),
-    (sparse_float_vector_sub_sequence(5), [[[(0, 1.5)], []]]),
-]
-
-BAD = [
-    (dense_vector(2), [1.0], r"expected shape \(2,\), got \(1,\)"),
-    (dense_vector(2), [1.0, "2"], "expected float32 values, got .*2"),
-    (dense_vector(2), [1.0, None], "expected float32 values, got NoneType None"),
-    (dense_vector(2), None, "expected float32 values, got NoneType None"),
-    (dense_vector(2), 1.0, r"expected shape \(2,\), got \(\)"),
-    (dense_vector(2), [1e300, 0.0], "expected values in the range of float32, got 1e\\+300"),
-    (dense_vector_sequence(2), [[1.0, 2.0], [3.0]], "expected float32 values of one shape"),
-    (dense_vector_sequence(2), [1.0, 2.0], r"expected shape \(-1, 2\), got \(2,\)"),
-    (dense_vector_sub_sequence(2), [[1.0, 2.0]], r"expected shape \(-1, 2\), got \(2,\)"),
-    (integer_value(3), 3, r"expected values in \[0, 3\), got 3"),
-    (integer_value(3), -1, r"expected values in \[0, 3\), got -1"),
-    (integer_value(3), 1.0, "expected int64 values, got float 1.0"),
-    (integer_value(3), "1", "expected int64 values, got str 1"),
-    (integer_value(3), None, "expected int64 values, got NoneType None"),
-    (integer_value(3), [1, 2], r"expected shape \(1,\), got \(2,\)"),
-    (integer_value_sequence(3), [0, 5, 1], r"expected values in \[0, 3\), got 5"),
-    (integer_value_sequence(3), np.array([0, -2]), r"expected values in \[0, 3\), got -2"),
-    (integer_value_sequence(3), 1, "expected sequences nested 1 deep, got int"),
-    (integer_value_sub_sequence(3), [0, 1], "expected sequences nested 2 deep, got int"),
-    (integer_value_sub_sequence(3), [[0], [3]], r"expected values in \[0, 3\), got 3"),
-    (sparse_binary_vector(5), [0, 5], r"expected indices in \[0, 5\), got 5"),
-    (sparse_binary_vector(5), [-1], r"expected indices in \[0, 5\), got -1"),
-    (sparse_binary_vector(5), [3, 1, 3], "expected each index once in a row, got 3 again"),
-    (sparse_binary_vector(5), [0.5], "indices: expected int64 values, got float 0.5"),
-    (sparse_binary_vector(5), 3, "expected sequences nested 1 deep, got int"),
-    (sparse_binary_vector_sequence(5), [[1], [2, 2]], "each index once in a row, got 2 again"),
-    (sparse_binary_vector_sub_sequence(5), [[[1], [9]]], r"indices in \[0, 5\), got 9"),
-    (sparse_float_vector(5), [(5, 1.0)], r"expected indices in \[0, 5\), got 5"),
-    (sparse_float_vector(5), [(-1, 1.0)], r"expected indices in \[0, 5\), got -1"),
-    (sparse_float_vector(5), [(1, 1.0), (1, 2.0)], "each index once in a row, got 1 again"),
-    (sparse_float_vector(5), [1, 2], r"expected \(index, value\) pairs"),
-    (sparse_float_vector(5), [(1, "a")], "values: expected float32 values, got .*a"),
-    (sparse_float_vector_sequence(5), [[(1, 1.0)], [(7, 1.0)]], r"in \[0, 5\), got 7"),
-    (sparse_float_vector_sub_sequence(5), [[[(7, 1.0)]]], r"in \[0, 5\), got 7"),
-]
 
 
 class TestChecks:
