@@ -4,7 +4,8 @@ Method: a generator of 200,000 to 1,000,000 small tuples is the floor; each cont
 generator behind one decorator (or ``shuffle`` and ``batch``), drained into nothing. The columns
 "- floor" are the decorator's own cost. Sums of the samples are compared before anything is timed.
 Ordered ``xmap_readers`` is measured against unordered, with a mapper that does next to nothing
-(the worst case for the hand-over) and with one that releases the GIL.
+(the worst case for the hand-over) and with one that releases the GIL. Skipping is what resuming a
+pipeline costs over a source that cannot seek; the floor drains the generator by itself.
 
 Not measured: how well a stage overlaps with training (the source here does no waiting), samples
 large enough for memory to matter, and more than 2 mapping threads.
@@ -24,13 +25,24 @@ import hashlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import islice
 from queue import Queue
 from threading import Thread
 from typing import Any
 
+import numpy as np
 from harness import Case
 
-from gpufeed.reader import batch, buffered, map_readers, shuffle, xmap_readers
+from gpufeed.reader import (
+    Reader,
+    batch,
+    buffered,
+    firstn,
+    map_readers,
+    shard,
+    shuffle,
+    xmap_readers,
+)
 
 Sample = tuple[int, float]
 
@@ -42,6 +54,8 @@ def cases() -> Iterator[Case]:
     yield from _shuffle_cases(num=1_000_000)
     yield from _buffered_cases(num=200_000)
     yield from _xmap_cases(num=50_000)
+    yield _skip_case(num=1_000_000)
+    yield _rng_case(num=100_000)
 
 
 def _shuffle_cases(num: int) -> Iterator[Case]:
@@ -121,6 +135,61 @@ def _xmap_cases(num: int) -> Iterator[Case]:
             finish=drain,
             target="ordered within 1.2 of unordered",
         )
+
+
+def _skip_case(num: int) -> Case:
+    def source() -> Iterator[Sample]:
+        for number in range(num + 1_000):
+            yield number, 0.5
+
+    def bare() -> Iterator[Sample]:
+        samples = source()
+        drain(islice(samples, num))
+        return samples
+
+    def pipeline() -> Reader[list[Sample]]:
+        mapped = map_readers(lambda sample: sample, buffered(source, 100))
+        return batch(shuffle(shard(mapped, 1, 0), 1_000, seed=1), 100)
+
+    return Case(
+        name=f"skip({num}) over a generator",
+        contestants={
+            "the generator, drained bare (floor)": bare,
+            "one stage": lambda: firstn(source, None).open(0, num),
+            "buffered, mapped, sharded, shuffled, batched": lambda: pipeline().open(0, num // 100),
+        },
+        num_units=num,
+        unit="sample",
+        checksum=_sum_of_numbers,
+        finish=drain,
+        target="no slower than the floor",
+    )
+
+
+def _rng_case(num: int) -> Case:
+    def plain(sample: int) -> float:
+        return sample * 0.0
+
+    def reseated(sample: int, rng: np.random.Generator) -> float:
+        return sample * 0.0
+
+    def made(sample: int) -> float:
+        np.random.Generator(np.random.Philox(key=[1, 2], counter=[0, sample, 0, 0]))
+        return sample * 0.0
+
+    return Case(
+        name="map_readers, with a generator for each sample",
+        contestants={
+            "none (floor)": map_readers(plain, partial(range, num)),
+            "rng=True": map_readers(reseated, partial(range, num), rng=True),
+            "a new one each": map_readers(made, partial(range, num)),
+        },
+        num_units=num,
+        unit="sample",
+        checksum=sum,
+        finish=drain,
+        target="rng=True at most 0.8 us over the floor",
+    )
 
 
 def _sum_of_numbers(result: Iterable[Any]) -> int:

@@ -17,7 +17,8 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from itertools import islice
+from itertools import compress, islice, repeat
+from operator import length_hint
 from typing import Any, Generic, TypeVar
 from weakref import WeakSet
 
@@ -419,8 +420,11 @@ def drain(iterator: Iterator[object], num: int) -> int:
     >>> drain(iter("abc"), 5)
     3
     """
-    last = deque(enumerate(islice(iterator, min(num, sys.maxsize)), 1), maxlen=1)
-    return last[0][0] if last else 0
+    num = min(num, sys.maxsize)
+    # `compress` takes one of these for each sample, so that counting costs no more than dropping.
+    left = repeat(True, num)
+    deque(compress(islice(iterator, num), left), maxlen=0)
+    return num - length_hint(left)
 
 
 def _require_callable(name: str, given: object, remedy: str = "") -> None:

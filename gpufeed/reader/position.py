@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import compress
+from itertools import compress, repeat
 from operator import length_hint
 from typing import Any, TypeGuard, TypeVar
 
@@ -24,7 +24,6 @@ T = TypeVar("T")
 
 VERSION = 1
 _NUM_SEEDS = 8  # written out in a state
-_TRUTHS = range(1, sys.maxsize)
 
 
 class Position:
@@ -40,26 +39,29 @@ class Position:
         worlds: What other numbers of ranks took of the pass before this one went on with it.
     """
 
-    __slots__ = ("_before", "_passed", "epoch", "worlds")
+    __slots__ = ("_before", "_left", "epoch", "worlds")
 
     def __init__(self, epoch: int = 0, delivered: int = 0, worlds: Worlds = ()) -> None:
         self.epoch = epoch
         self.worlds = worlds
         self._before = delivered
-        self._passed = iter(_TRUTHS)
+        self._left = repeat(True, sys.maxsize)
 
     @property
     def delivered(self) -> int:
         """Samples that the consumer has received."""
-        return self._before + len(_TRUTHS) - length_hint(self._passed)
+        return self._before + sys.maxsize - length_hint(self._left)
 
     def count(self, samples: Iterator[T]) -> Iterator[T]:
         """Pass samples on and count them: inside the loop's body a sample is delivered.
 
-        A range gives up one number for each sample that `compress` lets through, and knows how
+        `compress` takes one truth for each sample that it lets through, and `repeat` knows how
         many it has left. So counting runs at the speed of C, and keeps no sample alive.
         """
-        return compress(samples, self._passed)
+        return compress(samples, self._left)
+
+    def __reduce__(self) -> tuple[type[Position], tuple[int, int, Worlds]]:
+        return Position, (self.epoch, self.delivered, self.worlds)
 
 
 def fingerprint(identity: str) -> str:
