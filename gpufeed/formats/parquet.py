@@ -3,8 +3,9 @@
 A record batch is up to ``batch_rows`` rows of one row group, so that memory is bounded by a row
 group as it is stored and by a record batch as it is decoded, whatever the size of the file.
 
-Trust: positions in the file are checked before they are read, checksums of pages where there are
-any. Pages are decoded by pyarrow, which allocates what a page's header says, 2 GiB at most.
+Trust: it is pyarrow that decodes, and checks that column chunks lie within the file, and checksums
+of pages where there are any. What a page's header says of its size is reserved (2 GiB at most), and
+used as it is filled.
 
 Source: parquet.apache.org.
 """
@@ -97,7 +98,7 @@ class _ParquetFile(TableFile):
             arrow_file(source, stream) as file,
             parquet.ParquetFile(file, page_checksum_verification=True) as opened,
         ):
-            yield _RowGroups(opened, file.size(), source.path, self._columns, self._batch_rows)
+            yield _RowGroups(opened, source.path, self._columns, self._batch_rows)
 
 
 class _RowGroups:
@@ -106,13 +107,11 @@ class _RowGroups:
     def __init__(
         self,
         file: Any,
-        nbytes: int,
         path: str,
         columns: Sequence[str] | None,
         batch_rows: int,
     ) -> None:
         self._file = file
-        self._nbytes = nbytes
         self._path = path
         self._batch_rows = batch_rows
         self._columns = list(column_positions(file.schema_arrow.names, columns, path))
@@ -136,7 +135,6 @@ class _RowGroups:
             first = max(0, first - num_batches)
 
     def _read_group(self, group: int) -> Iterator[Any]:
-        self._check_positions(group)
         num_rows = 0
         for batch in self._file.iter_batches(
             self._batch_rows, row_groups=[group], columns=self._columns
@@ -149,18 +147,3 @@ class _RowGroups:
                 f"{self._path}, row group {group}: expected {self._rows[group]} rows, "
                 f"got {num_rows}"
             )
-
-    def _check_positions(self, group: int) -> None:
-        """Refuse column chunks outside of the file: reading one would allocate its size."""
-        metadata = self._file.metadata.row_group(group)
-        for number in range(metadata.num_columns):
-            chunk = metadata.column(number)
-            begin = chunk.data_page_offset
-            if chunk.has_dictionary_page:
-                begin = min(begin, chunk.dictionary_page_offset)
-            size = chunk.total_compressed_size
-            if begin < 0 or size < 0 or begin + size > self._nbytes:
-                raise FormatError(
-                    f"{self._path}, row group {group}, column {chunk.path_in_schema!r}: expected "
-                    f"bytes of {self._nbytes}, got {size} from byte {begin} on"
-                )

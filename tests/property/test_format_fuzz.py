@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from support.compressed import COMPRESS
+from support.damage import edits
 from support.recordio import FLUID_SNAPPY, GO_SNAPPY, chunk
 
 from gpufeed.errors import FormatError
@@ -38,43 +39,6 @@ OPTIONS = {
     "svmlight": {"dim": 7, "query_id": True},
     "recordio, tensors": {"tensors": True},
 }
-TELLING = [
-    b"\0",
-    b"\xff",
-    b"\n",
-    b'"',
-    b":",
-    b"_",
-    b"-",
-    b"nan",
-    b"1e999",
-    b"9" * 30,
-    b"\xc3",
-    b"\4\3\2\1",
-]
-
-
-@st.composite
-def edits(draw: st.DrawFn) -> Callable[[bytes], bytes]:
-    """A few replacements, insertions and deletions at places given as fractions of the length."""
-    changes = draw(
-        st.lists(
-            st.tuples(
-                st.floats(0, 1),
-                st.integers(0, 6),
-                st.sampled_from(TELLING) | st.binary(max_size=6),
-            ),
-            max_size=4,
-        )
-    )
-
-    def apply(content: bytes) -> bytes:
-        for where, width, new in changes:
-            at = int(where * len(content))
-            content = content[:at] + new + content[at + width :]
-        return content
-
-    return apply
 
 
 @pytest.mark.parametrize("suffix", COMPRESS)

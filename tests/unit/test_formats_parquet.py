@@ -90,39 +90,6 @@ class _Metadata:
         return getattr(self._good, name)
 
 
-@pytest.mark.parametrize(
-    ("changed", "got"),
-    [
-        ({"total_compressed_size": 10**15}, "got 10{15} from byte"),
-        ({"total_compressed_size": -5}, "got -5 from byte"),
-        ({"data_page_offset": 10**15}, "got [0-9]+ from byte 10{15} on"),
-        ({"data_page_offset": -1}, "got [0-9]+ from byte -1 on"),
-    ],
-)
-def test_positions_outside_of_the_file_are_refused(
-    path: Path, monkeypatch: pytest.MonkeyPatch, changed: dict[str, int], got: str
-) -> None:
-    changed = {"has_dictionary_page": False, **changed}
-
-    class Damaged(pq.ParquetFile):
-        @property
-        def metadata(self) -> Any:
-            good = super().metadata
-            group = good.row_group(1)
-            damaged = _Metadata(group, column=lambda k: _Metadata(group.column(k), **changed))
-            return _Metadata(good, row_group=lambda k: damaged if k == 1 else good.row_group(k))
-
-    monkeypatch.setattr(pq, "ParquetFile", Damaged)
-    rows = opened(path).tail(0)
-
-    assert [next(rows)[0] for _ in range(4)] == [0, 1, 2, 3]
-    nbytes = path.stat().st_size
-    with pytest.raises(
-        FormatError, match=f"row group 1, column 'number': expected bytes of {nbytes}, {got}"
-    ):
-        next(rows)
-
-
 @pytest.mark.parametrize("rows", [-4, 5])
 def test_row_groups_must_add_up(path: Path, monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
     class Damaged(pq.ParquetFile):
