@@ -60,10 +60,12 @@ def test_the_bytes_are_those_of_the_original_writers(tmp_path: Path) -> None:
 def test_chunks_are_cut_by_number_and_by_size(tmp_path: Path) -> None:
     options = {"compressor": "none", "max_num_records": 2, "max_chunk_nbytes": 10}
 
-    content = write(tmp_path / "a", [b"1", b"2", b"3", b"x" * 9, b"y" * 20, b"4"], **options)
+    content = write(
+        tmp_path / "a", [b"z" * 11, b"1", b"2", b"3", b"x" * 9, b"y" * 20, b"4"], **options
+    )
 
     assert content == b"".join(
-        [chunk(b"1", b"2"), chunk(b"3", b"x" * 9), chunk(b"y" * 20), chunk(b"4")]
+        [chunk(b"z" * 11), chunk(b"1", b"2"), chunk(b"3", b"x" * 9), chunk(b"y" * 20), chunk(b"4")]
     )
 
 
@@ -232,12 +234,12 @@ def test_a_record_is_bytes(tmp_path: Path, record: object) -> None:
 
 def test_what_a_header_cannot_say_is_refused(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(writer, "MAX_NBYTES", 100)
-    with RecordIOWriter(tmp_path / "a", compressor="none") as file:
+    with RecordIOWriter(tmp_path / "a", compressor="none", max_chunk_nbytes=200) as file:
         file.write(bytes(96))
         with pytest.raises(FieldError, match="record must be < 4 GiB, got 97 bytes"):
             file.write(bytes(97))
     with pytest.raises(FieldError, match="a chunk must be < 4 GiB, got 104 bytes"):
-        write(tmp_path / "b", [bytes(48), bytes(48)], compressor="none")
+        write(tmp_path / "b", [b""] * 26, compressor="none")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import io
 from array import array
 from bisect import bisect_right
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from gpufeed.formats.recordio.codecs import decompress
 from gpufeed.formats.recordio.layout import HEADER_NBYTES, MAGIC, Damaged, Header, cut
@@ -21,8 +21,7 @@ from gpufeed.formats.source import PIECE_NBYTES, read_up_to
 __all__ = ["Chunk", "ChunkIndex", "ChunkReader", "ChunkStart"]
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkStart:
+class ChunkStart(NamedTuple):
     """Where a chunk begins.
 
     Attributes:
@@ -36,19 +35,18 @@ class ChunkStart:
     first: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """Where a chunk begins, and its header."""
+class Chunk(NamedTuple):
+    """A chunk whose header was read.
+
+    Attributes:
+        start: Where it begins.
+        header: What its header says.
+        next: Where the next chunk begins, or the file ends.
+    """
 
     start: ChunkStart
     header: Header
-
-    @property
-    def next(self) -> ChunkStart:
-        """Where the next chunk begins, or the file ends."""
-        start, header = self.start, self.header
-        end = start.at + HEADER_NBYTES + header.nbytes
-        return ChunkStart(start.number + 1, end, start.first + header.num_records)
+    next: ChunkStart
 
 
 class ChunkIndex:
@@ -107,14 +105,17 @@ class ChunkReader:
         # Files let one go behind their end, decompressed ones do not.
         reached = self._position if self._nbytes is None else min(self._position, self._nbytes)
         if reached < self.start.at:
-            behind = reached - self.start.at
-            raise Damaged(behind, "the rest of the chunk before", "the end of the file")
+            missing = reached - self.start.at
+            raise Damaged(missing, "the rest of the chunk before", "the end of the file")
         raw = self._take(HEADER_NBYTES)
         if not raw:
             return None
-        self.current = chunk = Chunk(self.start, Header.parse(raw))
+        start, header = self.start, Header.parse(raw)
+        end = start.at + HEADER_NBYTES + header.nbytes
+        behind = ChunkStart(start.number + 1, end, start.first + header.num_records)
+        self.current = chunk = Chunk(start, header, behind)
         self._check_size(chunk)
-        self.start = chunk.next
+        self.start = behind
         return chunk
 
     def records(self, chunk: Chunk) -> list[bytes]:

@@ -41,7 +41,8 @@ def compress(payload: bytes, compressor: Compressor, dialect: Dialect) -> bytes:
         MissingExtra: ``compressor`` is Snappy, and its package is not installed.
     """
     if compressor == "gzip":
-        return gzip.compress(payload, mtime=0)  # equal records, equal bytes
+        # At the level that Go takes; without a time, so that equal records give equal bytes.
+        return gzip.compress(payload, 6, mtime=0)
     if compressor == "snappy":
         if dialect == "fluid":
             return _fluid_stream(payload)

@@ -20,8 +20,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 __all__ = [
     "COMPRESSORS",
@@ -65,8 +64,7 @@ class Damaged(Exception):  # noqa: N818 - a fact about a chunk, without the file
         self.at, self.expected, self.got = at, expected, got
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(NamedTuple):
     """What the first bytes of a chunk say.
 
     Attributes:

@@ -95,13 +95,15 @@ class RecordIOWriter:
         name = "RecordIOWriter.max_num_records"
         self._max_num_records = whole_number(name, max_num_records, minimum=1)
         name = "RecordIOWriter.max_chunk_nbytes"
-        self._max_chunk_nbytes = whole_number(name, max_chunk_nbytes, minimum=1)
+        nbytes = whole_number(name, max_chunk_nbytes, minimum=1)
+        self._max_chunk_nbytes = min(nbytes, MAX_NBYTES // 2)  # compressed, it may be larger
         compress(b"", self._compressor, self._dialect)  # what is missing is missed before any work
         self.num_records = 0
         self._records: list[bytes] = []
         self._nbytes = 0
         self._tensors: list[LoDTensor] = []
         self._file = _create(self.path)
+        self._is_open = True
         self._abandon = finalize(self, _abandon, self._file, self.path)
 
     def write(self, record: bytes | bytearray | memoryview) -> None:
@@ -111,22 +113,25 @@ class RecordIOWriter:
             FieldError: ``record`` is not bytes, or too long for a chunk; or the writer is closed.
             OSError: The chunk before it cannot be written, and the writer is closed.
         """
-        if not isinstance(record, bytes | bytearray | memoryview):
-            raise FieldError(f"RecordIOWriter.record must be bytes, got {type(record).__name__}")
-        self._require_open()
-        record = bytes(record)
-        if len(record) > MAX_NBYTES - 4:  # its length is in the chunk too
-            raise FieldError(f"RecordIOWriter.record must be < 4 GiB, got {len(record)} bytes")
-        is_full = len(self._records) >= self._max_num_records
-        if is_full or self._nbytes + len(record) > self._max_chunk_nbytes:
-            self._flush()
+        if not self._is_open:
+            raise self._closed()
+        if type(record) is not bytes:
+            record = _as_bytes(record)
+        nbytes = self._nbytes + len(record)
+        if len(self._records) >= self._max_num_records or nbytes > self._max_chunk_nbytes:
+            nbytes = len(record)
+            if nbytes > MAX_NBYTES - 4:  # its length is in the chunk too
+                raise FieldError(f"RecordIOWriter.record must be < 4 GiB, got {nbytes} bytes")
+            if self._records:
+                self._flush()
         self._records.append(record)
-        self._nbytes += len(record)
+        self._nbytes = nbytes
         self.num_records += 1
 
     def append_tensor(self, tensor: LoDTensor) -> None:
         """Add a tensor to the next record, which `complete_append_tensor` writes."""
-        self._require_open()
+        if not self._is_open:
+            raise self._closed()
         self._tensors.append(tensor)
 
     def complete_append_tensor(self) -> None:
@@ -145,7 +150,7 @@ class RecordIOWriter:
             FieldError: Tensors were appended and not completed; there is no file.
             OSError: The file cannot be written; there is none.
         """
-        if not self._abandon.alive:
+        if not self._is_open:
             return
         with self._discarding():
             if self._tensors:
@@ -160,11 +165,14 @@ class RecordIOWriter:
             os.fsync(self._file.fileno())
             self._file.close()
             os.replace(self._file.name, os.path.realpath(self.path))
+        self._is_open = False
         self._abandon.detach()
 
     def discard(self) -> None:
         """Forget what was written, and leave at the path what was there; idempotent."""
-        if self._abandon.detach() is not None:
+        if self._is_open:
+            self._is_open = False
+            self._abandon.detach()
             _remove(self._file)
 
     def __enter__(self) -> RecordIOWriter:
@@ -176,9 +184,8 @@ class RecordIOWriter:
         else:
             self.discard()
 
-    def _require_open(self) -> None:
-        if not self._abandon.alive:
-            raise FieldError(f"RecordIOWriter of {self.path} must be open, got a closed one")
+    def _closed(self) -> FieldError:
+        return FieldError(f"RecordIOWriter of {self.path} must be open, got a closed one")
 
     def _flush(self) -> None:
         records, self._records, self._nbytes = self._records, [], 0
@@ -203,6 +210,12 @@ def _chunk(records: list[bytes], compressor: Compressor, dialect: Dialect) -> by
         raise FieldError(f"RecordIOWriter: a chunk must be < 4 GiB, got {len(stored)} bytes")
     header = Header(dialect, len(records), zlib.crc32(stored), compressor, len(stored))
     return header.pack() + stored
+
+
+def _as_bytes(record: object) -> bytes:
+    if isinstance(record, bytes | bytearray | memoryview):
+        return bytes(record)
+    raise FieldError(f"RecordIOWriter.record must be bytes, got {type(record).__name__}")
 
 
 def _check_path(path: str) -> None:
