@@ -149,6 +149,10 @@ class Outbox:
         self._thread = threading.Thread(target=self._send_early, name="gpufeed-send", daemon=True)
         self._thread.start()
 
+    def say_ready(self) -> None:
+        """Say that the process has started and has what it needs."""
+        self._say()
+
     def begin(self, number: int) -> None:
         """Say that the sample of this number is being made."""
         self._number, self._is_making = number, 1

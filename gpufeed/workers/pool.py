@@ -39,6 +39,8 @@ __all__ = ["Arrival", "Pool"]
 Arrival = tuple[int, Entry, int]
 
 _SELF = -1
+# A process may have to import a lot, from a slow disk, before it can be late with a sample.
+START_TIMEOUT_S = 60.0
 # Enough for a worker to start with; its segment grows as it needs.
 _MIN_FREE_NBYTES = 4 << 20
 _ROOT = str(Path(__file__).parents[2])
@@ -64,6 +66,7 @@ class Pool:
         self.stage = stage
         self.tasks: Outbox | None = None
         self._max_entries = max_entries
+        self._begin_s = time.monotonic()
         self._is_closed = False
         # Reentrant: the garbage collector may close a pool anywhere, also while it is closed.
         self._ending = threading.RLock()
@@ -126,6 +129,10 @@ class Pool:
 
         A worker that died is an entry too: a FAILURE behind all that it had made.
 
+        Args:
+            timeout_s: How long to wait; what processes take to start does not count, up to
+                `START_TIMEOUT_S`.
+
         Raises:
             ReaderTimeout: Nothing arrived in ``timeout_s``.
         """
@@ -138,9 +145,12 @@ class Pool:
             ready = self._wait(deadline)
             if self._is_closed:
                 return []
+            if not ready and timeout_s is not None and self._is_starting():
+                deadline = time.monotonic() + timeout_s
+                continue
             if not ready:
                 raise ReaderTimeout(
-                    f"{self.stage}: no sample arrived in {timeout_s} s; {self.describe()}"
+                    f"{self.stage}: no sample arrived in {timeout_s} s; {self._doing()}"
                 )
             if self._results not in ready:
                 ended = [worker for worker in self._workers if worker.sentinel in ready]
@@ -152,8 +162,12 @@ class Pool:
 
     def describe(self) -> str:
         """Return what each worker is doing, by its process id."""
+        return f"{self.stage}: {self._doing()}"
+
+    def _doing(self) -> str:
         workers = [worker for worker in self._workers if not worker.is_done]
-        return ", ".join(f"worker {worker.process.pid} is {worker.doing()}" for worker in workers)
+        told = [f"worker {worker.process.pid} is {worker.doing()}" for worker in workers]
+        return ", ".join(told) or "every worker has ended"
 
     def close(self) -> None:
         """End the workers; idempotent, from any thread. Whoever waits for them is woken."""
@@ -208,6 +222,10 @@ class Pool:
     def _wait(self, deadline: float | None) -> set[int]:
         wait_ms = None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000
         return {fd for fd, _ in self._poll.poll(wait_ms)}
+
+    def _is_starting(self) -> bool:
+        is_early = time.monotonic() < self._begin_s + START_TIMEOUT_S
+        return is_early and any(worker.is_starting() for worker in self._workers)
 
     def _open(self, record: Record) -> Iterator[Arrival]:
         if record.sender == _SELF:
@@ -307,11 +325,15 @@ class _Worker:
         with suppress(BrokenPipeError, ConnectionResetError):  # dead already, as `receive` will see
             self._control.sendall(pack_setup(setup))
 
+    def is_starting(self) -> bool:
+        """Whether it has not yet said that it is ready."""
+        return self.segment.status().number == -2
+
     def doing(self) -> str:
         """Say what it is doing, as it said itself."""
         status = self.segment.status()
         if status.number < 0:
-            return "before its first sample"
+            return "starting" if status.number == -2 else "before its first sample"
         return f"{'at' if status.is_making else 'after'} sample {status.number}"
 
     def obituary(self) -> str:

@@ -44,7 +44,7 @@ class Status(NamedTuple):
     """What its writer is doing, for whoever finds it dead.
 
     Attributes:
-        number: Of the last sample that it began to make; -1 before the first.
+        number: Of the last sample that it began to make; -1 before the first, -2 while it starts.
         is_making: 1 while it makes it, 0 once that is written.
         frame: Number of the frame that it is filling, from 1; 0 before the first.
         num_entries: How many entries of that frame are complete.
@@ -86,7 +86,7 @@ class Segment:
         fd = _nameless_file(name)
         os.ftruncate(fd, _STATUS_NBYTES)
         segment = cls(fd)
-        segment.say(-1, 0, 0, 0, Slot(0, 0))
+        segment.say(-2, 0, 0, 0, Slot(0, 0))
         return segment
 
     def fileno(self) -> int:

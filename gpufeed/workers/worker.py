@@ -219,6 +219,7 @@ def main(control_fd: int) -> None:
         error.add_note("while a worker process unpickled what it is to run")
         outbox.put(-1, Kind.FAILURE, error, is_last=True)
     else:
+        outbox.say_ready()
         work(_tasks(setup), outbox)
     outbox.put(-1, Kind.DONE, None, is_last=True)
     outbox.close()

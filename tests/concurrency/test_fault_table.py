@@ -1,0 +1,282 @@
+"""Whatever goes wrong in a stage: the samples before it arrive, then an error that says what.
+
+The rows are faults at sample `AT`, the columns are stages, and every cell is looked at by one who
+takes all there is. Those who leave early are told apart from it by what they leave: a stage in the
+middle of its work, one that will never return, and one that has failed already.
+
+That no thread, process or shared memory is left is asserted after every test (`support.leaks`);
+file descriptors are counted here.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import re
+import signal
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.readers import BrokenError, taken_until
+
+from gpufeed import reader as rd
+from gpufeed.errors import ReaderTimeout, WorkerDied
+
+AT = 3
+NUM = 6
+HUGE = 12_000_000
+
+
+def raises():
+    raise BrokenError(AT)
+
+
+def is_killed():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def crashes():
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def exits():
+    os._exit(3)
+
+
+def never_returns():
+    threading.Event().wait()
+
+
+def is_huge():
+    return np.full(HUGE, 1.5, np.float32)
+
+
+def is_none():
+    return None
+
+
+def is_no_sample():
+    return threading.Lock()
+
+
+def with_fault(fault):
+    """A mapper that has the fault at sample `AT`."""
+
+    def mapper(sample):
+        return fault() if sample == AT else sample
+
+    return mapper
+
+
+def reader_of(fault):
+    mapper = with_fault(fault)
+
+    def read():
+        for sample in range(NUM):
+            yield mapper(sample)
+
+    return read
+
+
+def numbers():
+    return range(NUM)
+
+
+IN_PROCESSES = {
+    "xmap": lambda fault, **options: rd.xmap_readers(
+        with_fault(fault), numbers, 2, 4, processes=True, **options
+    ),
+    "xmap ordered": lambda fault, **options: rd.xmap_readers(
+        with_fault(fault), numbers, 2, 4, True, processes=True, **options
+    ),
+    "multiprocess_reader": lambda fault, **options: rd.multiprocess_reader(
+        [reader_of(fault)], **options
+    ),
+    "multiprocess_reader ordered": lambda fault, **options: rd.multiprocess_reader(
+        [reader_of(fault), numbers], order=True, **options
+    ),
+    "isolate": lambda fault, **options: rd.isolate(reader_of(fault), **options),
+    "isolate, a chain": lambda fault, **options: rd.isolate(
+        rd.firstn(rd.map_readers(with_fault(fault), numbers), 100), **options
+    ),
+}
+ON_THREADS = {
+    "xmap on threads": lambda fault, **options: rd.xmap_readers(
+        with_fault(fault), numbers, 2, 4, **options
+    ),
+    "xmap on threads ordered": lambda fault, **options: rd.xmap_readers(
+        with_fault(fault), numbers, 2, 4, True, **options
+    ),
+}
+IN_PLACE = {
+    "buffered": lambda fault: rd.buffered(reader_of(fault), 2),
+    "chain": lambda fault: rd.chain(reader_of(fault)),
+    "compose": lambda fault: rd.map_readers(lambda row: row[0], rd.compose(reader_of(fault))),
+    "filter": lambda fault: rd.filter(lambda sample: True, reader_of(fault)),
+    "firstn": lambda fault: rd.firstn(reader_of(fault), 100),
+    "map_readers": lambda fault: rd.map_readers(with_fault(fault), numbers),
+    "shuffle": lambda fault: rd.shuffle(reader_of(fault), 1, seed=0),
+}
+ALL = {**IN_PROCESSES, **ON_THREADS, **IN_PLACE}
+# Both readers of the ordered merge give their samples in turn.
+BEFORE = {"multiprocess_reader ordered": [0, 0, 1, 1, 2, 2]}
+
+
+def before(stage: str) -> list[int]:
+    return BEFORE.get(stage, list(range(AT)))
+
+
+@pytest.fixture(autouse=True)
+def no_descriptors():
+    folder = Path("/proc/self/fd")
+    if not folder.is_dir():
+        yield
+        return
+    gc.collect()
+    before = len(list(folder.iterdir()))
+    yield
+    gc.collect()
+    assert len(list(folder.iterdir())) <= before
+
+
+@pytest.mark.parametrize("stage", ALL)
+def test_it_raises(stage):
+    taken, error = taken_until(ALL[stage](raises))
+    assert sorted(set(taken) & set(range(AT))) == list(range(AT))
+    if "xmap" not in stage or "ordered" in stage:
+        assert taken == before(stage)
+    assert type(error) is BrokenError
+    assert error.args == (AT,)
+    if stage in IN_PROCESSES:
+        (note,) = error.__notes__
+        assert re.search(rf"raised in process \d+, at sample {AT}:\n.*in raises\n", note, re.DOTALL)
+
+
+@pytest.mark.parametrize("stage", IN_PROCESSES)
+@pytest.mark.parametrize(
+    ("fault", "how"),
+    [
+        (is_killed, r"was killed by SIGKILL \(as the system does when memory runs out\)"),
+        (crashes, "was killed by SIGSEGV"),
+        (exits, "exited with status 3"),
+    ],
+)
+def test_its_process_dies(stage, fault, how):
+    begin = time.monotonic()
+    taken, error = taken_until(ALL[stage](fault))
+    assert sorted(set(taken) & set(range(AT))) == list(range(AT))
+    if "xmap" not in stage or "ordered" in stage:
+        assert taken == before(stage)
+    assert type(error) is WorkerDied
+    name = stage.partition(" ")[0].rstrip(",").replace("xmap", "xmap_readers")
+    assert re.fullmatch(rf"{name}: worker \d+ {how}, at sample {AT}", str(error))
+    assert time.monotonic() - begin < 20  # what matters is that it is no timeout that tells
+
+
+@pytest.mark.parametrize("stage", {**IN_PROCESSES})
+def test_it_never_returns_with_a_timeout(stage):
+    samples = ALL[stage](never_returns, timeout_s=0.3)()
+    taken, error = taken_until(samples)
+    assert set(before(stage)) <= set(taken)
+    assert type(error) is ReaderTimeout
+    assert re.search(rf"no sample arrived in 0.3 s; .*worker \d+ is at sample {AT}", str(error))
+
+
+@pytest.mark.parametrize("stage", ALL)
+def test_a_huge_sample(stage):
+    taken = list(ALL[stage](is_huge))
+    (huge,) = (sample for sample in taken if isinstance(sample, np.ndarray))
+    assert huge.nbytes == HUGE * 4
+    assert huge[0] == huge[-1] == 1.5
+    assert len(taken) == (2 * NUM if stage in BEFORE else NUM)
+
+
+@pytest.mark.parametrize("stage", ALL)
+def test_none_is_a_sample(stage):
+    taken = list(ALL[stage](is_none))
+    assert sum(sample is None for sample in taken) == 1
+    assert len(taken) == (2 * NUM if stage in BEFORE else NUM)
+
+
+@pytest.mark.parametrize("stage", IN_PROCESSES)
+def test_what_is_no_sample_for_another_process(stage):
+    taken, error = taken_until(ALL[stage](is_no_sample))
+    assert set(before(stage)) <= set(taken)
+    with pytest.raises(RuntimeError, match=f"sample {AT} must be picklable .* got a lock"):
+        raise error
+
+
+AT_CREATION = {
+    "buffered": lambda reader: rd.buffered(reader, 2),
+    "isolate": rd.isolate,
+    "isolate, a chain": lambda reader: rd.isolate(rd.firstn(reader, 2)),
+    "multiprocess_reader": lambda reader: rd.multiprocess_reader([numbers, reader], order=True),
+    "xmap": lambda reader: rd.xmap_readers(abs, reader, 2, 4, processes=True),
+    "xmap on threads": lambda reader: rd.xmap_readers(abs, reader, 2, 4),
+}
+
+
+@pytest.mark.parametrize("stage", AT_CREATION)
+def test_a_reader_that_fails_when_called(stage):
+    taken, error = taken_until(AT_CREATION[stage](raises))
+    assert taken in ([], [0])
+    assert type(error) is BrokenError
+
+
+@pytest.mark.parametrize("stage", AT_CREATION)
+def test_a_reader_that_returns_no_iterable(stage):
+    taken, error = taken_until(AT_CREATION[stage](lambda: 5))
+    assert taken in ([], [0])
+    with pytest.raises(TypeError, match="'int' object is not iterable"):
+        raise error
+
+
+def leave_by_break(samples):
+    for _ in samples:
+        break
+    samples.close()
+
+
+def leave_by_error(samples):
+    def train():
+        for _ in samples:
+            raise BrokenError
+
+    with pytest.raises(BrokenError):
+        train()
+    samples.close()
+
+
+def leave_to_the_collector(samples):
+    next(samples)
+    cycle = [samples]
+    cycle.append(cycle)
+    del samples, cycle
+    gc.collect()
+
+
+LEAVING = [leave_by_break, leave_by_error, leave_to_the_collector]
+
+
+@pytest.mark.parametrize("leave", LEAVING)
+@pytest.mark.parametrize("stage", IN_PROCESSES)
+def test_leaving_one_that_never_returns(stage, leave):
+    leave(ALL[stage](never_returns)())
+
+
+@pytest.mark.parametrize("leave", LEAVING)
+@pytest.mark.parametrize("fault", [is_none, raises])
+@pytest.mark.parametrize("stage", [*IN_PLACE, *ON_THREADS, "isolate"])
+def test_leaving_early(stage, fault, leave):
+    leave(ALL[stage](fault)())
+
+
+@pytest.mark.parametrize("stage", IN_PROCESSES)
+def test_leaving_through_a_stage_on_a_thread(stage):
+    """What waits for a process on a thread is woken there, and nothing is left to warn of."""
+    samples = rd.buffered(ALL[stage](never_returns), 2)()
+    assert next(samples) in (0, 1, 2)
+    samples.close()

@@ -1,0 +1,327 @@
+"""`isolate`, `multiprocess_reader` and `xmap_readers` in processes: what they deliver."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.readers import counting
+
+from gpufeed import reader as rd
+from gpufeed.errors import ReaderError
+from gpufeed.reader.processes import _places
+from gpufeed.reader.skipping import Skip
+
+
+@dataclass
+class Pair:
+    first: object
+    second: object
+
+
+VALUES = [None, "", (), [], 0, "x" * 100_000, {"a": (1, None)}, StopIteration, Pair(None, "b")]
+
+
+def identity(sample):
+    return sample
+
+
+MAKERS = {
+    "isolate": rd.isolate,
+    "isolate, one ahead": lambda reader: rd.isolate(reader, buffer_size=1),
+    "multiprocess_reader": lambda reader: rd.multiprocess_reader([reader]),
+    "multiprocess_reader, queue": lambda reader: rd.multiprocess_reader([reader], False, 2),
+    "multiprocess_reader, ordered": lambda reader: rd.multiprocess_reader([reader], order=True),
+    "xmap": lambda reader: rd.xmap_readers(identity, reader, 2, 3, True, processes=True),
+}
+
+
+@pytest.mark.parametrize("stage", MAKERS)
+def test_every_value_is_data(stage):
+    arrays = [np.zeros(0), np.arange(9), np.arange(100_000.0)[::2], np.full((300, 300), "a")]
+    received = list(MAKERS[stage](lambda: [*VALUES, *arrays]))
+    assert received[: len(VALUES)] == VALUES
+    for array, expected in zip(received[len(VALUES) :], arrays, strict=True):
+        np.testing.assert_array_equal(array, expected)
+        assert array.flags.writeable
+
+
+@pytest.mark.parametrize("stage", MAKERS)
+def test_nothing_is_nothing(stage):
+    assert list(MAKERS[stage](counting(0))) == []
+
+
+@pytest.mark.parametrize("stage", ["isolate", "multiprocess_reader, ordered"])
+def test_epochs_and_places_go_to_the_process(stage):
+    reader = MAKERS[stage](rd.shuffle(counting(50), 20, seed=3))
+    plain = rd.shuffle(counting(50), 20, seed=3)
+    expected = list(plain.open(1, 0))
+    reader.set_epoch(1)
+    assert list(reader) == expected
+    assert list(reader.open(1, 33)) == expected[33:]
+
+
+def test_a_reader_that_is_in_a_process_is_the_same_reader():
+    plain = rd.shuffle(counting(20), 5, seed=1)
+    isolated = rd.isolate(plain)
+    assert isolated.identity() == plain.identity()
+    samples = isolated()
+    first = [next(samples) for _ in range(7)]
+    state = isolated.state_dict()
+    samples.close()
+    plain.load_state_dict(state)
+    assert first + list(plain) == list(rd.shuffle(counting(20), 5, seed=1))
+
+
+def test_an_array_that_is_kept_is_never_overwritten():
+    reader = rd.isolate(lambda: (np.full(10_000, number) for number in range(60)), buffer_size=4)
+    for number, array in enumerate(list(reader)):
+        assert (array == number).all()
+
+
+def test_an_array_that_its_reader_uses_again_is_sent_as_it_was():
+    def reader():
+        place = np.zeros(5_000)
+        for number in range(20):
+            place[:] = number
+            yield place
+
+    assert [array[-1] for array in rd.isolate(reader)] == list(range(20))
+
+
+def test_a_process_reads_no_further_ahead_than_its_window(tmp_path):
+    """It writes down what it has read; the window is the most that can be ahead of delivery."""
+    log = tmp_path / "read"
+
+    def reader():
+        for number in range(40):
+            with log.open("a") as file:
+                file.write("x")
+            yield number
+
+    for number in rd.isolate(reader, buffer_size=6):
+        assert log.stat().st_size <= number + 1 + 6
+
+
+def test_of_large_samples_a_process_reads_fewer_ahead(tmp_path, monkeypatch):
+    monkeypatch.setattr("gpufeed.reader.processes.MAX_NBYTES_AHEAD", 3 << 20)
+    log = tmp_path / "read"
+
+    def reader():
+        for _ in range(12):
+            with log.open("a") as file:
+                file.write("x")
+            yield np.zeros(1 << 20, np.uint8)
+
+    for number, _ in enumerate(rd.isolate(reader, buffer_size=10)):
+        assert log.stat().st_size <= number + 1 + 4
+
+
+def test_samples_are_delivered_one_by_one_as_they_come(tmp_path):
+    """The reader makes no sample before the one before it was taken."""
+    taken = tmp_path / "taken"
+    os.mkfifo(taken)
+
+    def reader():
+        with taken.open("rb", buffering=0) as pipe:
+            for number in range(3):
+                yield number
+                assert pipe.read(1)
+
+    samples = rd.isolate(reader)()
+    first = []
+    with taken.open("r+b", buffering=0) as pipe:  # which does not wait for the other end
+        for sample in samples:
+            first.append(sample)
+            pipe.write(b"x")
+    assert first == [0, 1, 2]
+
+
+def tagged(tag, num):
+    return lambda: [(tag, number) for number in range(num)]
+
+
+def in_turn(lengths):
+    longest = max(lengths, default=0)
+    return [
+        (tag, number)
+        for number in range(longest)
+        for tag, length in enumerate(lengths)
+        if number < length
+    ]
+
+
+def test_ordered_merge_takes_one_of_each_in_turn_and_resumes_anywhere():
+    lengths = [3, 7, 0, 1, 4]
+
+    def merged():
+        readers = [tagged(tag, num) for tag, num in enumerate(lengths)]
+        return rd.multiprocess_reader(readers, order=True, queue_size=8)
+
+    expected = in_turn(lengths)
+    assert list(merged()) == expected
+    for skip in (4, 11, 99):
+        assert list(merged().open(0, skip)) == expected[skip:]
+
+
+@given(st.lists(st.integers(0, 6), max_size=5), st.integers(0, 30))
+def test_places_after_any_number_of_samples(lengths, num):
+    taken = in_turn(lengths)[:num]
+    assert _places(num, lengths) == [
+        sum(tag == index for tag, _ in taken) for index in range(len(lengths))
+    ]
+
+
+def test_unordered_merge_delivers_all_and_has_no_state():
+    reader = rd.multiprocess_reader([tagged("a", 30), tagged("b", 5)])
+    assert sorted(reader) == sorted([*tagged("a", 30)(), *tagged("b", 5)()])
+    assert len(list(reader.open(0, 30))) == 5
+    with pytest.raises(ReaderError, match=r"multiprocess_reader delivers .* pass order=True"):
+        reader.state_dict()
+
+
+@pytest.mark.parametrize("readers", [[], (), counting(3), None])
+def test_merging_no_readers_is_refused(readers):
+    with pytest.raises((ValueError, TypeError), match=r"multiprocess_reader.readers|not iterable"):
+        rd.multiprocess_reader(readers)
+
+
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (lambda: rd.isolate(5), "isolate.reader must be callable, got 5"),
+        (lambda: rd.isolate(counting(1), buffer_size=0), "isolate.buffer_size must be .* >= 1"),
+        (lambda: rd.isolate(counting(1), timeout_s=0), "isolate.timeout_s must be .* > 0"),
+        (
+            lambda: rd.multiprocess_reader([counting(1)], queue_size=0),
+            "multiprocess_reader.queue_size must be a whole number >= 1, got 0",
+        ),
+        (
+            lambda: rd.multiprocess_reader([counting(1)], timeout_s=-1),
+            "multiprocess_reader.timeout_s must be",
+        ),
+        (lambda: rd.xmap_readers(abs, list, 1, 1, on_error="ignore"), "xmap_readers.on_error must"),
+        (lambda: rd.xmap_readers(abs, list, 1, 1, rng=-1), "xmap_readers.rng must be"),
+    ],
+)
+def test_arguments_that_are_refused(make, match):
+    with pytest.raises((ValueError, TypeError), match=match):
+        make()
+
+
+def test_too_little_shared_memory_is_an_error_of_the_pass(monkeypatch):
+    monkeypatch.setattr("gpufeed.workers.segment.free_nbytes", lambda: 1 << 20)
+    with pytest.raises(ReaderError, match="xmap_readers: its workers need 12 MiB"):
+        list(rd.xmap_readers(abs, counting(3), 2, 2, processes=True))
+
+
+def noisy(sample, rng):
+    return sample, rng.random(), rng.integers(1000)
+
+
+def test_random_numbers_are_those_of_the_sample_whoever_maps_it():
+    expected = list(rd.map_readers(noisy, counting(12), rng=5))
+    for options in (
+        {"process_num": 1},
+        {"process_num": 3, "order": True},
+        {"process_num": 1, "processes": True},
+        {"process_num": 3, "order": True, "processes": True},
+    ):
+        reader = rd.xmap_readers(noisy, counting(12), buffer_size=4, rng=5, **options)
+        assert sorted(reader.open(0, 5)) == expected[5:]
+
+
+def fails_on_threes(sample):
+    if sample % 3 == 0:
+        raise ValueError(sample)
+    return sample
+
+
+@pytest.mark.parametrize("processes", [False, True])
+@pytest.mark.parametrize("order", [False, True])
+def test_samples_that_fail_are_left_out_and_counted(order, processes):
+    reader = rd.xmap_readers(
+        fails_on_threes, counting(40), 2, 4, order, processes=processes, on_error="skip"
+    )
+    expected = [sample for sample in range(40) if sample % 3]
+    assert sorted(reader) == expected
+    skipped = reader.skipped()
+    assert skipped["count"] == 14
+    if order:
+        assert skipped["ordinals"] == list(range(0, 40, 3))
+        assert list(reader.open(0, 7)) == expected[7:]
+
+
+@pytest.mark.parametrize("processes", [False, True])
+def test_too_many_failures_are_an_error(processes):
+    reader = rd.xmap_readers(
+        fails_on_threes, counting(40), 2, 4, True, processes=processes, on_error=Skip(max=2)
+    )
+    taken = []
+    with pytest.raises(ValueError, match="6") as caught:
+        taken.extend(iter(reader))
+    assert "allows no more" in caught.value.__notes__[-1]
+
+
+@pytest.mark.parametrize("processes", [False, True])
+def test_errors_of_the_reader_are_never_left_out(processes):
+    def reader():
+        yield 1
+        raise KeyError("of the reader")
+
+    mapped = rd.xmap_readers(abs, reader, 2, 4, True, processes=processes, on_error="skip")
+    samples = mapped()
+    assert next(samples) == 1
+    with pytest.raises(KeyError):
+        next(samples)
+
+
+def mapped_by(**options):
+    return rd.xmap_readers(noisy, counting(30), buffer_size=4, order=True, rng=2, **options)
+
+
+def test_a_state_is_good_for_any_number_of_workers_of_any_kind():
+    expected = list(mapped_by(process_num=1))
+    reader = mapped_by(process_num=2, processes=True)
+    samples = reader()
+    for _ in range(11):
+        next(samples)
+    state = reader.state_dict()
+    samples.close()
+    for again in (
+        rd.map_readers(noisy, counting(30), rng=2),
+        mapped_by(process_num=7),
+        mapped_by(process_num=1, processes=True),
+        mapped_by(process_num=3, processes=True),
+    ):
+        again.load_state_dict(state)
+        assert list(again) == expected[11:]
+
+
+def test_leaving_samples_out_is_part_of_the_identity():
+    plain = rd.xmap_readers(abs, counting(3), 1, 2, True)
+    assert plain.identity() == rd.map_readers(abs, counting(3)).identity()
+    skipping = rd.xmap_readers(abs, counting(3), 1, 2, True, on_error="skip")
+    assert skipping.identity() == rd.map_readers(abs, counting(3), on_error="skip").identity()
+    assert skipping.identity() != plain.identity()
+
+
+def test_counts_are_those_of_the_source():
+    known = rd.cache(counting(5))
+    assert list(known) == list(range(5))
+    for make, times in (
+        (rd.isolate, 1),
+        (lambda reader: rd.xmap_readers(abs, reader, 1, 1, processes=True), 1),
+        (lambda reader: rd.multiprocess_reader([reader, reader]), 2),
+    ):
+        assert make(counting(5)).count() is None
+        assert make(known).count() == 5 * times
+
+
+def test_the_repr_shows_how_samples_are_mapped():
+    reader = rd.xmap_readers(abs, counting(3), 2, 4, processes=True)
+    assert repr(reader).endswith("process_num=2, buffer_size=4, order=False, processes=True)")

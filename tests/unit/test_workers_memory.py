@@ -1,0 +1,327 @@
+"""Segments, frames, and the boxes at both ends: within one process, by hand."""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpufeed.errors import ReaderError
+from gpufeed.workers import segment as segments
+from gpufeed.workers.boxes import RECORD_NBYTES, Inbox, Outbox, Record, Returns
+from gpufeed.workers.frames import MIN_BUFFER_NBYTES, Kind, encode, encode_error, read_entries
+from gpufeed.workers.segment import MAX_SLOTS, Segment, Slot, free_nbytes, require_free
+
+LARGE = np.arange(MIN_BUFFER_NBYTES, dtype=np.float64)
+
+
+class Way:
+    """An outbox and the inbox that it leads to."""
+
+    def __init__(self, max_entries: int = 100) -> None:
+        records, self.tell = os.pipe()
+        returns, back = os.pipe()
+        self.fds = [records, self.tell, returns, back]
+        self.segment = Segment.create("test")
+        self.records = records
+        self.outbox = Outbox(
+            self.segment, self.tell, Returns(returns), sender=0, max_entries=max_entries
+        )
+        self.inbox = Inbox([self.segment], [back])
+
+    def take(self) -> list:
+        """Open the next frame."""
+        (record,) = Record.unpack(os.read(self.records, RECORD_NBYTES))
+        return self.inbox.open(record)
+
+    def send(self, *values: object) -> list:
+        for number, value in enumerate(values):
+            self.outbox.put(number, Kind.VALUE, value, is_last=number == len(values) - 1)
+        entries: list = []
+        while len(entries) < len(values):
+            entries += self.take()
+        return [entry.value for entry in entries]
+
+    def close(self) -> None:
+        self.outbox.close()
+        self.segment.close()
+        for fd in self.fds:
+            os.close(fd)
+
+
+@pytest.fixture
+def way():
+    made = Way()
+    yield made
+    made.close()
+
+
+def test_a_segment_is_seen_by_whoever_has_its_descriptor():
+    ours = Segment.create("test")
+    theirs = Segment(os.dup(ours.fileno()))
+    slots = [ours.grow(100), ours.grow(1 << 19), ours.grow(1)]
+    for number, slot in enumerate(slots):
+        ours.view(slot)[:4] = bytes([number] * 4)
+    assert [bytes(theirs.view(slot)[:4]) for slot in slots] == [b"\0" * 4, b"\1" * 4, b"\2" * 4]
+    assert slots[1].nbytes >= 1 << 19
+    assert theirs.status().number == -2
+    ours.say(7, 1, 2, 3, slots[1])
+    assert theirs.status() == (7, 1, 2, 3, slots[1])
+    ours.close()
+    ours.close()
+    theirs.close()
+
+
+def test_a_view_outlives_its_segment():
+    segment = Segment.create("test")
+    view = segment.view(segment.grow(8))
+    view[:3] = b"abc"
+    segment.close()
+    assert bytes(view[:3]) == b"abc"
+
+
+@pytest.mark.parametrize("has_memfd", [True, False])
+def test_segments_without_memfd(has_memfd, monkeypatch):
+    if not has_memfd:
+        monkeypatch.delattr(os, "memfd_create", raising=False)
+    segment = Segment.create("test")
+    segment.view(segment.grow(8))[:3] = b"abc"
+    assert os.get_inheritable(segment.fileno()) is False
+    segment.close()
+    assert free_nbytes() > 0
+
+
+def test_too_little_shared_memory_is_said_before_anything_starts(monkeypatch):
+    monkeypatch.setattr(segments, "free_nbytes", lambda: 3 << 20)
+    with pytest.raises(ReaderError, match=r"isolate: .* 8 MiB of shared memory .* 3 MiB are free"):
+        require_free("isolate", 8 << 20)
+    require_free("isolate", 3 << 20)
+    monkeypatch.setattr(segments, "free_nbytes", lambda: None)
+    require_free("isolate", 8 << 20)
+
+
+def test_a_container_limits_what_is_free(monkeypatch):
+    texts = {
+        "/proc/meminfo": "MemTotal: 9999 kB\nMemAvailable:    8192 kB\n",
+        "/sys/fs/cgroup/memory.max": "4194304\n",
+        "/sys/fs/cgroup/memory.current": "3145728\n",
+        "/sys/fs/cgroup/memory.stat": "anon 5\ninactive_file 1024\n",
+    }
+    monkeypatch.setattr(segments, "_text", lambda path: texts.get(path, ""))
+    monkeypatch.setattr(os, "memfd_create", None, raising=False)
+    assert free_nbytes() == (1 << 20) + 1024
+    texts["/sys/fs/cgroup/memory.max"] = "max\n"
+    assert free_nbytes() == 8 << 20
+    texts.clear()
+    assert free_nbytes() is None
+
+
+def same(first: object, second: object) -> bool:
+    return pickle.dumps(first) == pickle.dumps(second)
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.none(),
+            st.integers(),
+            st.text(),
+            st.binary(max_size=40),
+            st.integers(0, 3).map(lambda n: [LARGE[: len(LARGE) // (n + 1)], "x" * n]),
+            st.integers(0, 3).map(lambda n: np.zeros(n)),
+        ),
+        max_size=8,
+    )
+)
+def test_what_is_written_is_what_is_read(values):
+    frame = memoryview(bytearray(1 << 22))
+    end = 0
+    for number, value in enumerate(values):
+        encoded = encode(value)
+        before, end = end, encoded.write(frame, end, number, Kind.VALUE)
+        assert end - before <= encoded.nbytes
+    entries = list(read_entries(frame, len(values), lambda begin, end: frame[begin:end]))
+    assert [entry.number for entry in entries] == list(range(len(values)))
+    for entry, value in zip(entries, values, strict=True):
+        assert same(entry.value, value)
+
+
+def test_large_arrays_are_not_pickled_and_small_ones_are():
+    encoded = encode([LARGE, LARGE[:10], LARGE[::2], np.asfortranarray(LARGE.reshape(2, -1))])
+    assert [part.nbytes for part in encoded.buffers] == [LARGE.nbytes, LARGE.nbytes]
+    assert len(encoded.data) < LARGE.nbytes
+
+
+def test_read_only_arrays_stay_so(way):
+    fixed = LARGE.copy()
+    fixed.flags.writeable = False
+    received, writeable = way.send(fixed, LARGE)
+    assert not received.flags.writeable
+    writeable[0] = 5.0
+
+
+class NeedsTwoError(Exception):
+    def __init__(self, first, second):
+        super().__init__(f"{first} and {second}")
+
+
+class StubbornError(Exception):
+    def __reduce__(self):
+        raise RuntimeError("never")
+
+
+@pytest.mark.parametrize("error", [NeedsTwoError(1, 2), StubbornError("why")])
+def test_an_error_that_does_not_pickle_is_told(error):
+    encoded = encode_error(error, "process 1")
+    sent, note = pickle.loads(encoded.data)
+    assert type(sent) is ReaderError
+    assert type(error).__qualname__ in str(sent)
+    assert str(error) in str(sent)
+    assert note.startswith("raised in process 1:\n")
+
+
+def test_an_error_keeps_its_type_and_tells_where_it_was_raised(way):
+    def fail():
+        raise KeyError("k")
+
+    with pytest.raises(KeyError) as caught:
+        fail()
+    way.outbox.put(3, Kind.ERROR, caught.value, is_last=True)
+    ((number, kind, error),) = way.take()
+    assert (number, kind) == (3, Kind.ERROR)
+    assert type(error) is KeyError
+    assert error.args == ("k",)
+    assert "in fail" in error.__notes__[-1]
+
+
+def test_what_cannot_be_sent_is_an_error_in_its_place(way):
+    way.outbox.put(5, Kind.VALUE, threading.Lock(), is_last=True)
+    ((number, kind, error),) = way.take()
+    assert (number, kind) == (5, Kind.FAILURE)
+    with pytest.raises(
+        ReaderError, match=r"sample 5 must be picklable .* got a lock: cannot pickle"
+    ):
+        raise error
+
+
+class Unwelcome:
+    def __reduce__(self):
+        return int, ("no number",)
+
+
+def test_what_cannot_be_received_is_an_error_in_its_place(way):
+    way.outbox.put(5, Kind.VALUE, Unwelcome(), is_last=True)
+    ((_, kind, error),) = way.take()
+    assert kind == Kind.FAILURE
+    assert isinstance(error.__cause__, ValueError)
+    with pytest.raises(ReaderError, match="sample 5 cannot be unpickled where it arrived"):
+        raise error
+
+
+def test_an_array_is_a_view_and_its_slot_is_used_again_only_when_it_is_dead(way):
+    first, second = way.send(LARGE)[0], way.send(LARGE + 1)[0]
+    assert way.segment.num_slots == 2
+    part = first[100:200]
+    del first
+    for _ in range(5):
+        way.send(LARGE + 2)
+    assert part.tolist() == LARGE[100:200].tolist()
+    assert second.tolist() == (LARGE + 1).tolist()
+    before = way.segment.num_slots
+    del part, second
+    way.inbox.give_back()
+    for _ in range(5):
+        way.send(LARGE + 3)
+    assert way.segment.num_slots == before
+
+
+def test_a_finalizer_only_queues(way, monkeypatch):
+    array = way.send(LARGE)[0]
+    monkeypatch.setattr(way.inbox, "say", None)
+    del array
+    gc.collect()
+    monkeypatch.undo()
+    way.inbox.give_back()
+    assert way.outbox.returns.read(wait=True)
+    assert len(way.outbox.returns.offsets) == 1
+
+
+def test_whoever_keeps_every_array_gets_copies_in_the_end(way):
+    kept = [way.send(LARGE + number)[0] for number in range(MAX_SLOTS // 2 + 20)]
+    assert way.segment.num_slots <= MAX_SLOTS // 2 + 1
+    assert all(array[7] == LARGE[7] + number for number, array in enumerate(kept))
+    kept[-1][0] = 1.0  # a copy is the receiver's too
+
+
+def test_a_sample_larger_than_a_slot_gets_a_larger_one(way):
+    huge = np.arange(1 << 20, dtype=np.float64)
+    small, received, again = way.send("small", huge, huge)
+    assert small == "small"
+    assert (received == huge).all()
+    assert (again == huge).all()
+
+
+def test_a_large_one_makes_its_slot_when_all_are_small(way, monkeypatch):
+    monkeypatch.setattr("gpufeed.workers.boxes.MAX_SLOTS", 2)
+    way.send(1)
+    kept = way.send(LARGE)[0]
+    huge = np.zeros(1 << 20)
+    assert way.send(huge)[0].nbytes == huge.nbytes
+    assert kept[5] == LARGE[5]
+
+
+def test_a_full_outbox_waits_for_a_slot(way, monkeypatch):
+    monkeypatch.setattr("gpufeed.workers.boxes.MAX_SLOTS", 1)
+    held = way.send(LARGE)
+    put = threading.Thread(target=way.outbox.put, args=(1, Kind.VALUE, "next"))
+    put.start()
+    held.clear()
+    way.inbox.give_back()
+    put.join(10)
+    assert [entry.value for entry in way.take()] == ["next"]
+
+
+def test_a_single_sample_is_sent_without_being_asked(way):
+    way.outbox.put(0, Kind.VALUE, "alone")
+    assert [entry.value for entry in way.take()] == ["alone"]
+
+
+def test_frames_are_sent_when_they_are_full():
+    way = Way(max_entries=3)
+    for number in range(3):
+        way.outbox.put(number, Kind.VALUE, number)
+    taken = []
+    while len(taken) < 3:
+        taken += [entry.value for entry in way.take()]
+    assert taken == [0, 1, 2]
+    way.close()
+
+
+def test_an_outbox_whose_other_side_is_gone_refuses():
+    way = Way()
+    os.close(way.records)
+    way.outbox.put(0, Kind.VALUE, 1, is_last=True)
+    assert not way.outbox.put(1, Kind.VALUE, 1)
+    way.records = os.dup(way.tell)
+    way.fds[0] = way.records
+    way.close()
+
+
+def test_an_outbox_to_which_nothing_comes_back_refuses(way, monkeypatch):
+    monkeypatch.setattr("gpufeed.workers.boxes.MAX_SLOTS", 1)
+    held = way.send(LARGE)
+    way.inbox.say_over()
+    assert not way.outbox.put(1, Kind.VALUE, 1)
+    assert held
+
+
+def test_records_are_atomic_and_pages_hold_whole_ones():
+    assert len(Record(0, 1, 2, 3, *Slot(4, 5)).pack()) == RECORD_NBYTES
+    assert 4096 % RECORD_NBYTES == 0
+    assert RECORD_NBYTES <= 512  # what POSIX promises to be written at once
