@@ -2,6 +2,9 @@
 
 Making a reader opens nothing; iterating it does. So a missing file is found then, and every pass
 reads afresh.
+
+A path is one of this machine, or with the ``remote`` extra a URL that fsspec knows: ``https://``,
+``s3://`` and many more, in patterns too where the place behind it can list its files.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def idx(*paths: PathLike, shard: ShardLike | None = None) -> Reader[Any]:
     [np.uint8(7), np.uint8(9)]
 
     Args:
-        paths: Files with equal numbers of items; ``.gz .bz2 .xz`` are decompressed.
+        paths: Files with equal numbers of items; ``.gz .bz2 .xz .zst`` are decompressed.
         shard: The part to read, as for `open`, item by item.
 
     Raises:
@@ -87,7 +87,7 @@ def npy(
     [(np.int64(0), array([1, 2])), (np.int64(1), array([3, 4]))]
 
     Args:
-        path: A file, a glob pattern, or a list of both; ``.gz .bz2 .xz`` are decompressed.
+        path: A file, a glob pattern, or a list of both; ``.gz .bz2 .xz .zst`` are decompressed.
         columns: Arrays of the archives, in the order wanted; None takes all, in the order in which
             they were saved.
         shard: The part to read, as for `open`.

@@ -39,7 +39,7 @@ def webdataset(
     [{'__key__': '0001', 'txt': 'hello', 'cls': 3}]
 
     Args:
-        path: An archive, a glob pattern, or a list of both; ``.gz .bz2 .xz`` are decompressed.
+        path: An archive, a pattern, or a list of both; ``.gz .bz2 .xz .zst`` are decompressed.
         decode: Whether fields are decoded whose last suffix is ``json``, ``txt``, ``cls`` (a whole
             number) or ``npy`` (an array; pickles are never opened). The others are bytes always:
             decode images in parallel, with ``xmap_readers``.

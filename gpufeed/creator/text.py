@@ -29,7 +29,7 @@ def text_file(
     ['one', 'two']
 
     Args:
-        path: A file, a glob pattern, or a list of both; ``.gz .bz2 .xz`` are decompressed.
+        path: A file, a glob pattern, or a list of both; ``.gz .bz2 .xz .zst`` are decompressed.
         shard: The part to read, as for `open`.
         on_error: Whether to ``"skip"`` lines that are not UTF-8, as for `open`.
 
@@ -62,7 +62,7 @@ def csv(
     [(36, 'Ada')]
 
     Args:
-        path: A file, a glob pattern, or a list of both; ``.gz .bz2 .xz`` are decompressed.
+        path: A file, a glob pattern, or a list of both; ``.gz .bz2 .xz .zst`` are decompressed.
         columns: Names (with a header) or positions from 0, in the order wanted; None takes all.
         dtypes: One for all columns, or a mapping from column to dtype; the rest stays text.
         header: Whether the first row names the columns.
@@ -99,7 +99,7 @@ def jsonl(
     [(1, [7, 8]), (0, [])]
 
     Args:
-        path: A file, a glob pattern, or a list of both; ``.gz .bz2 .xz`` are decompressed.
+        path: A file, a glob pattern, or a list of both; ``.gz .bz2 .xz .zst`` are decompressed.
         columns: Keys of the lines' objects, for tuples of their values in this order; None gives
             the values as they are: a feeder takes an object's fields by their names.
         shard: The part to read, as for `open`.
@@ -137,7 +137,7 @@ def svmlight(
     [([1, 6], 1), ([2], -1)]
 
     Args:
-        path: A file, a glob pattern, or a list of both; ``.gz .bz2 .xz`` are decompressed.
+        path: A file, a glob pattern, or a list of both; ``.gz .bz2 .xz .zst`` are decompressed.
         dim: Number of features; None leaves indices unbounded.
         binary: Whether all values are 1 and left out.
         zero_based: Whether the file counts features from 0, not 1.

@@ -24,7 +24,7 @@ def train(folder: PathLike) -> Reader[Any]:
 
     Args:
         folder: Holds ``train-images-idx3-ubyte`` and ``train-labels-idx1-ubyte``, also with a
-            suffix ``.gz``, ``.bz2`` or ``.xz``.
+            suffix ``.gz``, ``.bz2``, ``.xz`` or ``.zst``.
 
     Raises:
         MissingFile: A file is not there.

@@ -109,9 +109,7 @@ class RecordIOFile:
         with self._source.open() as stream:
             yield ChunkReader(stream, self._source.measure(stream))
 
-    def _sound_chunks(
-        self, chunks: ChunkReader, skip: int
-    ) -> Iterator[tuple[Chunk, list[bytes]]]:
+    def _sound_chunks(self, chunks: ChunkReader, skip: int) -> Iterator[tuple[Chunk, list[bytes]]]:
         """Yield the chunks with a record behind the first ``skip``, unless they are damaged."""
         while True:
             try:

@@ -9,7 +9,6 @@ into place in one step. Until then, and for ever if the process dies or an excep
 from __future__ import annotations
 
 import os
-import secrets
 import warnings
 import zlib
 from collections.abc import Iterator
@@ -240,7 +239,7 @@ def _one_of(argument: str, given: Name, names: tuple[Name, ...]) -> Name:
 
 def _create(path: str) -> BinaryIO:
     folder, name = os.path.split(os.path.realpath(path))
-    beside = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.part")
+    beside = os.path.join(folder, f".{name}.{os.urandom(4).hex()}.part")
     try:
         return open(beside, "xb")
     except OSError as error:
