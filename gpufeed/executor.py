@@ -11,6 +11,8 @@ first read, and so is the end of the data of any reader that it reads.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import is_
 from typing import Any
 
 from gpufeed.device import backend_for
@@ -49,6 +51,7 @@ class Executor:
 
     def __init__(self, place: PlaceLike) -> None:
         self.place = _present(place)
+        self._plan: _Plan | None = None
 
     def run(
         self,
@@ -79,15 +82,17 @@ class Executor:
             ReaderError: A reader was not made or not started.
         """
         block = _block_of("Executor.run", program)
-        names = _fetched("Executor.run", block, fetch_list)
-        fed = {
-            name: each.to(self.place) for name, each in _fed("Executor.run", block, feed).items()
-        }
-        operators = _needed("Executor.run", block, names, fed)
+        fed = _fed("Executor.run", block, feed)
+        plan = self._plan
+        if fed or plan is None or not plan.is_for(block, fetch_list):
+            plan = self._plan = _plan("Executor.run", block, fetch_list, fed)
         if return_numpy:
-            _require_array_form(block, names or [], fed)
-        values = {**fed, **_run(operators, self.place)}
-        return [_as_array(values[name]) if return_numpy else values[name] for name in names or []]
+            plan.require_array_form(fed)
+        values: dict[str, Any] = {name: tensor.to(self.place) for name, tensor in fed.items()}
+        values.update(_run(plan.operators, self.place))
+        if return_numpy:
+            return [_as_array(values[name]) for name in plan.names]
+        return [values[name] for name in plan.names]
 
 
 class ParallelExecutor:
@@ -146,10 +151,9 @@ class ParallelExecutor:
         """
         owner = "ParallelExecutor.run"
         block = _block_of(owner, self._program)
-        names = _fetched(owner, block, fetch_list) or []
         parts = self._parts(block, feed)
-        operators = _needed(owner, block, names, parts[0] if parts else {})
-        if flags := [op.type for op in operators if op.has_data is None]:
+        plan = _plan(owner, block, fetch_list, parts[0] if parts else {})
+        if flags := [op.type for op in plan.operators if op.has_data is None]:
             raise FieldError(
                 f"{owner}.fetch_list must name tensors, got what {flags[0]} sets; "
                 f"use the method {flags[0]} of the reader"
@@ -159,14 +163,14 @@ class ParallelExecutor:
         feeds: list[Feed] = []
         for place, part in zip(self.places, parts, strict=False):
             try:
-                values = {**part, **_run(operators, place)}
+                values = {**part, **_run(plan.operators, place)}
             except Exception as error:
                 if not feeds:
                     raise
                 if not isinstance(error, EOFException):  # that one comes again by itself
                     self._failure.append(error)
                 break
-            feeds.append(Feed(((name, values[name].to(place)) for name in names), place=place))
+            feeds.append(Feed(((name, values[name].to(place)) for name in plan.names), place=place))
         return feeds
 
     def _parts(
@@ -190,6 +194,63 @@ class ParallelExecutor:
         return [dict(zip(fed, parts, strict=True)) for parts in zip(*split, strict=True)]
 
 
+@dataclass(frozen=True)
+class _Plan:
+    """What a run does, found out once: training runs the same thing over and over.
+
+    Attributes:
+        block: Of the program.
+        num_ops: How many operators it had.
+        fetch_list: As it was given.
+        fed: Names of what is fed.
+        names: Of what is fetched.
+        operators: That are run.
+    """
+
+    block: Block
+    num_ops: int
+    fetch_list: tuple[Fetch, ...] | None
+    fed: tuple[str, ...]
+    names: list[str]
+    operators: list[Operator]
+
+    def is_for(self, block: Block, fetch_list: Sequence[Fetch] | None) -> bool:
+        """Return whether this is the plan of a run that is fed nothing."""
+        if block is not self.block or len(block.ops) != self.num_ops or self.fed:
+            return False
+        if self.fetch_list is None or not isinstance(fetch_list, (list, tuple)):
+            return self.fetch_list is fetch_list
+        return len(fetch_list) == len(self.fetch_list) and all(
+            map(is_, self.fetch_list, fetch_list)
+        )
+
+    def require_array_form(self, fed: Mapping[str, Tensor]) -> None:
+        """Refuse to hand out as arrays what are none."""
+        for name in self.names:
+            if self.block.vars[name].lod_level or isinstance(fed.get(name), SparseRows):
+                raise FieldError(
+                    f"Executor.run.fetch_list: {name!r} has a LoD or sparse rows, and no array "
+                    "form; pass return_numpy=False"
+                )
+
+
+def _plan(
+    owner: str, block: Block, fetch_list: Sequence[Fetch] | None, fed: Mapping[str, Tensor]
+) -> _Plan:
+    """Find the operators that set what is fetched, or all; what none sets has to be fed."""
+    operators = list(block.ops)
+    names = [] if fetch_list is None else _fetched(owner, block, fetch_list)
+    if fetch_list is not None:
+        wanted = set(names).difference(fed)
+        operators = [op for op in operators if not wanted.isdisjoint(op.outputs)]
+        if unset := wanted.difference(*(op.outputs for op in operators)):
+            raise FieldError(
+                f"{owner}.feed must hold {min(unset)!r}, which is fetched and never read"
+            )
+    given = None if fetch_list is None else tuple(fetch_list)
+    return _Plan(block, len(block.ops), given, tuple(fed), names, operators)
+
+
 def _present(place: PlaceLike) -> Place:
     found = as_place(place)
     if isinstance(found, CUDAPlace):
@@ -207,10 +268,8 @@ def _block_of(owner: str, program: Program | None) -> Block:
     return program.global_block()
 
 
-def _fetched(owner: str, block: Block, fetch_list: Sequence[Fetch] | None) -> list[str] | None:
+def _fetched(owner: str, block: Block, fetch_list: Sequence[Fetch]) -> list[str]:
     """Return the names of what is fetched, all of them variables of the program."""
-    if fetch_list is None:
-        return None
     if isinstance(fetch_list, str) or not isinstance(fetch_list, Sequence):
         raise FieldError(
             f"{owner}.fetch_list must be a list of Variables or names, got {fetch_list!r}"
@@ -254,19 +313,6 @@ def _as_tensor(owner: str, variable: Variable, given: Any) -> Tensor:
     return tensor
 
 
-def _needed(
-    owner: str, block: Block, names: Sequence[str] | None, fed: Mapping[str, Tensor]
-) -> list[Operator]:
-    """Return the operators that set what is fetched, or all; what none sets has to be fed."""
-    if names is None:
-        return list(block.ops)
-    wanted = set(names).difference(fed)
-    needed = [op for op in block.ops if not wanted.isdisjoint(op.outputs)]
-    if unset := wanted.difference(*(op.outputs for op in needed)):
-        raise FieldError(f"{owner}.feed must hold {min(unset)!r}, which is fetched and never read")
-    return needed
-
-
 def _run(operators: Sequence[Operator], place: Place) -> dict[str, Any]:
     """Run operators in order; before the first of several reads, all must have data."""
     values: dict[str, Any] = {}
@@ -279,16 +325,6 @@ def _run(operators: Sequence[Operator], place: Place) -> dict[str, Any]:
             is_asked = True
         values.update(zip(op.outputs, op.run(place), strict=True))
     return values
-
-
-def _require_array_form(block: Block, names: Sequence[str], fed: Mapping[str, Tensor]) -> None:
-    for name in names:
-        variable, tensor = block.vars[name], fed.get(name)
-        if variable.lod_level or isinstance(tensor, SparseRows):
-            raise FieldError(
-                f"Executor.run.fetch_list: {name!r} has a LoD or sparse rows, and no array form; "
-                "pass return_numpy=False"
-            )
 
 
 def _as_array(value: Any) -> Any:

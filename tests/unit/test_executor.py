@@ -23,6 +23,9 @@ def programs():
     main, startup = Program(), Program()
     with program_guard(main, startup):
         yield main, startup
+    # pytest keeps the programs until after it has looked for threads that are left.
+    for reader in main.global_block().readers.values():
+        reader._reader.close()
 
 
 def started(startup, source=None, *, num=6, lod_level=0):
@@ -73,6 +76,27 @@ def test_a_run_does_what_its_fetch_list_needs(programs):
     assert executor.run(programs[0], fetch_list=[again], return_numpy=False) == [True]
     with pytest.raises(ReaderError, match="call start"):
         executor.run(programs[0], fetch_list=[more])
+
+
+def test_a_run_follows_what_it_is_given_from_one_to_the_next(programs):
+    reader, x = started(programs[1], num=20)
+    more = layers.has_next(reader)
+    data("y", [1], "int64")
+    executor = Executor("cpu")
+    for _ in range(2):
+        (array,) = executor.run(programs[0], fetch_list=[x])
+        assert executor.run(programs[0], fetch_list=(more,)) == [True]
+        assert executor.run(programs[0]) == []
+        assert numbers(executor.run(programs[0], feed={"y": [[3]]}, fetch_list=["y"])) == [[[3]]]
+        with pytest.raises(FieldError, match="feed must hold 'y'"):
+            executor.run(programs[0], fetch_list=["y"])
+        assert executor.run(programs[0], fetch_list=[x, more])[1]
+        with program_guard(Program()):
+            layers.read_file(reader)
+            assert executor.run(fetch_list=[]) == []
+        again = layers.has_next(reader)
+        assert executor.run(programs[0], fetch_list=[again]) == [True]
+    assert array.tolist() == [6, 7]
 
 
 def test_a_run_without_a_fetch_list_does_all(programs):

@@ -24,6 +24,9 @@ def programs():
     main, startup = Program(), Program()
     with program_guard(main, startup):
         yield main, startup
+    # pytest keeps the programs until after it has looked for threads that are left.
+    for reader in main.global_block().readers.values():
+        reader._reader.close()
 
 
 def types(program):
