@@ -3,8 +3,8 @@
 Which of the two a file holds is told by its first bytes. Columns of a plain file that is not
 compressed inside either are views of its memory map.
 
-Trust: it is pyarrow that decodes; offsets are checked before anybody follows them. What a compressed
-buffer says of its size is reserved, and used as it is filled.
+Trust: it is pyarrow that decodes; offsets are checked before anybody follows them. What a
+compressed buffer says of its size is reserved, and used as it is filled.
 
 Source: arrow.apache.org/docs/format/Columnar.html.
 """
