@@ -10,8 +10,8 @@ import os
 import random
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from itertools import repeat
-from typing import Any
+from itertools import chain, repeat
+from typing import Any, cast
 
 import numpy as np
 
@@ -31,6 +31,7 @@ __all__ = ["FileList", "Files", "Process", "read_file_list"]
 
 FileList = PathLike | Sequence[PathLike]
 Process = Callable[[Any, str], Iterable[Any]]
+Parts = Generator[Iterable[Row], None, None]
 
 _DRAWS_A_STEP = 256
 # Runs from each open file that fit into one shuffled block: enough for each block to be a mixture.
@@ -112,7 +113,8 @@ class Files(Reader[Row]):
         if self._options.check:
             policy = self._options.skip_policy
             checks = Checks(self._slots, None if policy is None else self.start_skipping(policy))
-        rows = self._mixed(epoch, checks) if self._is_mixed else self._in_order(checks)
+        parts = self._mixed(epoch, checks) if self._is_mixed else self._in_order(checks)
+        rows = _Joined.of(parts)
         try:
             drain(rows, skip)
         except BaseException:
@@ -126,12 +128,12 @@ class Files(Reader[Row]):
             return "mixes files without a seed; pass seed= to the provider"
         return None
 
-    def _in_order(self, checks: Checks | None) -> Generator[Row, None, None]:
+    def _in_order(self, checks: Checks | None) -> Parts:
         for name in self._names:
             with closing(self._stream(name, checks)) as rows:
-                yield from rows
+                yield rows
 
-    def _mixed(self, epoch: int, checks: Checks | None) -> Generator[Row, None, None]:
+    def _mixed(self, epoch: int, checks: Checks | None) -> Parts:
         draws = _draws(self._seed, epoch)
         waiting, opened = list(self._names), list[Generator[list[Row], None, None]]()
         try:
@@ -144,7 +146,7 @@ class Files(Reader[Row]):
                 if run is None:
                     del opened[chosen]
                 else:
-                    yield from run
+                    yield run
                     run.clear()  # the generator that made it sleeps now, and would keep the rows
         finally:
             with ExitStack() as stack:
@@ -198,6 +200,21 @@ class Files(Reader[Row]):
 
     def _call(self, name: str) -> str:
         return f"{getattr(self._process, '__name__', 'process')}({name!r})"
+
+
+class _Joined(chain[Row]):
+    """The rows of one part after the other, joined in C: a generator would cost thrice as much."""
+
+    _parts: Parts
+
+    @classmethod
+    def of(cls, parts: Parts) -> _Joined:
+        joined = cast(_Joined, cls.from_iterable(parts))
+        joined._parts = parts
+        return joined
+
+    def close(self) -> None:
+        self._parts.close()
 
 
 def _draws(seed: int | None, epoch: int) -> Iterator[int]:

@@ -103,7 +103,7 @@ class Slots:
 
     def are_rows(self, samples: Sequence[Any]) -> bool:
         """Return whether `rows` would yield just these objects, as far as types can tell."""
-        return len(self.types) > 1 and set(map(type, samples)) <= _ROWS
+        return len(self.types) > 1 and _ROWS.issuperset(map(type, samples))
 
     def check(self, row: Row, number: int) -> None:
         """Refuse a row with a slot missing or in excess, or with a value that its type forbids.
