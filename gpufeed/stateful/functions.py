@@ -48,7 +48,8 @@ def open_files(
         dtypes: Of each field.
         thread_num: Threads that read, one file at a time each; None is one a file, at most one a
             CPU.
-        buffer_size: Samples that are read ahead; None is three a thread.
+        buffer_size: Samples that are read ahead; None is 64 a thread, or 3 of RecordIO files,
+            whose records are batches as a rule.
         pass_num: Passes that are one pass of the reader.
         is_test: Keep the order of files and samples; False delivers what is read first.
         options: Of the format.

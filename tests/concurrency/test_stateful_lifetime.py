@@ -236,6 +236,21 @@ def test_the_buffer_bounds_what_is_read_ahead(files, thread_num, buffer_size):
         assert source.num_read - num_delivered <= buffer_size + 2 * thread_num
 
 
+@pytest.mark.parametrize("is_test", [True, False])
+def test_batches_are_few_ahead_and_samples_many(files, is_test, monkeypatch):
+    for tag, least in (("watched", 64), ("recordio", 3)):
+        source = Watched(10**9)
+        path = files.add(tag, source)
+        monkeypatch.setitem(
+            formats._formats, tag, formats.Format(tag, lambda _, source=source, **__: source())
+        )
+        reader = open_files(f"{tag}:{path}", *SHAPE, is_test=is_test, thread_num=1)
+        reader.read_next()
+        source.wait_until_read(1 + least)
+        assert source.num_read <= 1 + least + 2
+        reader.close()
+
+
 def test_a_reset_while_another_thread_reads_waits_for_it():
     gate, taken = Gate(), []
 
