@@ -5,6 +5,7 @@ import io
 import os
 import pickle
 import re
+import threading
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ from support.readers import taken_until
 from support.recordio import FLUID_PLAIN, GO_SNAPPY, chunk, opened
 
 from gpufeed.errors import FieldError, FormatError
-from gpufeed.formats import Seekable
+from gpufeed.formats import Seekable, Source
+from gpufeed.formats.recordio import RecordIOFile
 from gpufeed.formats.recordio.content import decode_tensors, encode_tensors
 from gpufeed.tensor import LoDTensor
 
@@ -184,6 +186,21 @@ def test_damaged_chunks_are_left_out_and_told(tmp_path: Path) -> None:
     assert [num for num, _ in told] == [2, 2]
     assert "chunk 3, byte" in told[0][1]
     assert "payload of 14 bytes" in told[1][1]
+
+
+def test_damage_that_cannot_be_gone_behind_is_raised(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    told = Told()
+    content = chunk(b"a") + chunk(b"b", checksum=7) + chunk(b"c") + b"junk" + chunk(b"d")
+    writer = threading.Thread(target=(tmp_path / "pipe").write_bytes, args=(content,))
+    writer.start()
+
+    found, error = taken_until(RecordIOFile(Source(str(tmp_path / "pipe")), skipped=told))
+
+    writer.join()
+    assert found == [b"a", b"c"]
+    assert [num for num, _ in told] == [1]
+    assert "chunk 3, byte 75: expected the RecordIO magic" in str(error)
 
 
 def test_records_that_do_not_decode_are_left_out_alone(tmp_path: Path) -> None:

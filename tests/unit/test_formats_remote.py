@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from support.compressed import COMPRESS
+from support.recordio import chunk
 from support.web import serving
 
 from gpufeed import creator
@@ -98,6 +99,20 @@ def test_a_web_server_with_ranges_sends_what_is_read_only() -> None:
 
     asked = [line.split()[-1].split("/")[0].split("-") for line in sent if "bytes" in line]
     assert sum(int(last) - int(first) + 1 for first, last in asked) < len(content) // 2
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+def test_records_behind_a_url_are_skipped_and_salvaged(ranges: bool) -> None:
+    chunks = [chunk(b"%d" % number, b"x" * 3_000_000) for number in range(8)]
+    chunks[2] = chunk(b"lost", checksum=1)
+    content = b"".join(chunks)
+    with serving({"a.rec": content}, ranges=ranges) as (address, _):
+        found = list(creator.recordio(f"{address}/a.rec", on_error="skip"))
+        reader = creator.recordio(f"{address}/a.rec")
+        last = list(reader.open(0, 13))
+
+    assert found[::2] == [b"%d" % number for number in (0, 1, 3, 4, 5, 6, 7)]
+    assert [len(record) for record in last] == [1, 3_000_000]
 
 
 def test_a_web_server_without_ranges_is_a_stream() -> None:

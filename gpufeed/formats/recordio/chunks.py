@@ -129,15 +129,24 @@ class ChunkReader:
         header.check_payload(stored)
         return cut(decompress(stored, header.compressor, header.dialect), header.num_records)
 
+    @property
+    def can_recover(self) -> bool:
+        """Whether what follows the damage can be looked for: going on, if not going back."""
+        current = self.current
+        return self._stream.seekable() or (
+            current is not None and current.next.at == self._position
+        )
+
     def recover(self) -> bool:
         """Go to the chunk after `current`, which is damaged; False where none is to be found.
 
         It is where the damaged chunk's header says, if a chunk or the end of the file is there;
-        otherwise at the next magic that begins a header. A stream that cannot go back is lost.
+        otherwise at the next magic that begins a header.
         """
-        if not self._stream.seekable():
-            return False
         damaged = self.current
+        if damaged is not None and not self._stream.seekable():
+            self.start = damaged.next
+            return True
         if damaged is not None and self._is_boundary(damaged.next):
             self.start = damaged.next
             return True

@@ -35,7 +35,7 @@ class RecordIOFile:
         tensors: Decode each record into a tuple of LoDTensors.
         skipped: Told of damage. A chunk is lost with all its samples; where its header is damaged
             nobody knows how many these were, and they count as one. A record that does not decode
-            is lost alone. Of a stream that cannot go back, all that follows a damaged chunk is.
+            is lost alone. A damaged header in a stream that cannot go back is raised all the same.
 
     Raises:
         FieldError: ``allow_pickle`` and ``tensors`` are both True.
@@ -123,7 +123,10 @@ class RecordIOFile:
                 start, num_samples = chunks.start, 1
                 if (lost := chunks.current) is not None:
                     start, num_samples = lost.start, lost.header.num_records
-                self._skipped(self._damage(start, damage), num_samples)
+                error = self._damage(start, damage)
+                if not chunks.can_recover:
+                    raise error from damage.__cause__
+                self._skipped(error, num_samples)
                 if not chunks.recover():
                     return
             else:
