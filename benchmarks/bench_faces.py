@@ -13,10 +13,10 @@ Not measured: files, whose reading costs the same in both, and ``check=True``.
 
 Command: ``python benchmarks faces``
 
-Last result (virtual machine, 2 cores of an AMD EPYC that other work kept busy, Python 3.11.7): CPU
-time over that of the decorators, 15 rounds: in one thread 1.01 (word ids) and 1.03 (arrays), with
-threads 1.03 and 1.05, which is 4 us for a batch of 128. Wall times spread by half in that noise:
-ratios of 0.93 to 1.17 in three runs of 21 rounds, half of them above 1.06.
+Last result (virtual machine, 2 cores of an Intel Xeon that other work kept busy, Python 3.11.7):
+wall times spread by half in that noise, with ratios of 0.93 to 1.17 in three runs of 21 rounds. CPU
+time of the first case, 40 rounds in turn: 1.01 and 1.02, where the decorators against themselves
+give 0.98 and 1.00; 4 us for a batch of 128.
 """
 
 from __future__ import annotations
