@@ -14,7 +14,11 @@ Not measured: real files, whose reading costs the same in all; many threads, whi
 
 Command: ``python benchmarks stateful``
 
-Last result: see below.
+Last result (virtual machine, 2 cores of an AMD EPYC, Python 3.11.7, beside other work that makes
+wall times useless, so processor time, medians of 31 rounds in turn): by hand 353, 355 and 1,556 us
+a batch; ``has_next`` and ``read_next`` 1.03, 1.04 and 1.06 times that, an `Executor` 1.04, 1.09 and
+1.07 times. By itself a held read costs 0.8 us and a run 4 us; checking what tensors have been
+declared is part of the third case only.
 """
 
 from __future__ import annotations
