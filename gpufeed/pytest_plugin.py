@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -43,17 +44,19 @@ def gpufeed_virtual_devices() -> Iterator[Callable[[int], list[Place]]]:
 
 @pytest.fixture
 def gpufeed_no_leaks() -> Iterator[None]:
-    """Fail a test that leaves a thread, child process, zombie or shared memory behind."""
-    threads, children, segments = set(threading.enumerate()), _children(), _shared_memory()
+    """Fail a test that leaves a thread, process, zombie, shared memory or file open behind.
+
+    Of other systems than Linux only threads are known.
+    """
+    threads, before = set(threading.enumerate()), {kind: look() for kind, look in _LOOKS.items()}
     yield
-    if set(threading.enumerate()) - threads or _shared_memory() - segments:
+    if set(threading.enumerate()) - threads or any(
+        look() - before[kind] for kind, look in _LOOKS.items()
+    ):
         # What only a reference cycle keeps alive, as a traceback does, is not a leak yet.
         gc.collect()
-    left = {
-        "threads": {thread.name for thread in _surviving(set(threading.enumerate()) - threads)},
-        "child processes": _children() - children,
-        "shared memory": _shared_memory() - segments,
-    }
+    left = {"threads": {each.name for each in _surviving(set(threading.enumerate()) - threads)}}
+    left |= {kind: look() - before[kind] for kind, look in _LOOKS.items()}
     for kind, names in left.items():
         if names:
             pytest.fail(f"{kind} left behind: {sorted(names)}", pytrace=False)
@@ -90,6 +93,26 @@ def _shared_memory() -> set[str]:
     prefix = f"gpufeed-{os.getpid()}-"
     found |= {str(entry) for entry in _listed(Path("/dev/shm")) if entry.name.startswith(prefix)}
     return found
+
+
+def _open_files() -> set[str]:
+    """Files, pipes and sockets that this process holds open, as number and target."""
+    # What `multiprocessing` keeps until exit, with the process that `_children` leaves out.
+    module = sys.modules.get("multiprocessing.resource_tracker")
+    kept = {str(getattr(getattr(module, "_resource_tracker", None), "_fd", None))}
+    return {
+        f"{entry.name} ({target})"
+        for entry in _listed(Path("/proc/self/fd"))
+        if entry.name not in kept
+        if (target := _link(entry)) and not target.startswith(("/dev/", "/proc/", "/memfd:"))
+    }
+
+
+_LOOKS: dict[str, Callable[[], set[str]]] = {
+    "child processes": _children,
+    "shared memory": _shared_memory,
+    "open files": _open_files,
+}
 
 
 def _listed(folder: Path) -> list[Path]:

@@ -11,7 +11,8 @@ from pathlib import Path
 PLUGIN = "gpufeed.pytest_plugin"
 
 TESTS = """
-import mmap, os, subprocess, sys, threading
+import os, subprocess, sys, threading
+from multiprocessing import shared_memory
 import pytest
 import gpufeed as gf
 
@@ -49,6 +50,12 @@ def test_zombie(gpufeed_no_leaks):
     kept.append(child := subprocess.Popen(["true"], stdout=subprocess.PIPE))
     child.stdout.read()
 
+def test_pipe(gpufeed_no_leaks):
+    kept.append(os.pipe())
+
+def test_resource_tracker(gpufeed_no_leaks):
+    shared_memory.SharedMemory(create=True, size=1).unlink()
+
 @pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="no memfd here")
 def test_shared_memory(gpufeed_no_leaks):
     kept.append(os.memfd_create("gpufeed-left"))
@@ -76,12 +83,12 @@ def test_what_is_left_behind_fails_the_test_that_left_it(tmp_path):
     assert "threads left behind: ['left-alone']" in output
     assert "child processes left behind: [" in output
     errors = [line for line in output.splitlines() if line.startswith("ERROR ") and "::" in line]
-    wanted = {"test_thread", "test_child", "test_zombie"}
+    wanted = {"test_thread", "test_child", "test_zombie", "test_pipe"}
     if hasattr(os, "memfd_create"):
         wanted.add("test_shared_memory")
         assert "shared memory left behind: [" in output
     assert {line.partition("::")[2].split()[0] for line in errors} == wanted
-    assert "9 passed" in output
+    assert "11 passed" in output
 
 
 def test_it_imports_nothing_that_a_conftest_may_want_to_prepare():
