@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from support.readers import Watched, counting
 
+from gpufeed import DataFeeder, Program, data, program_guard
 from gpufeed.creator import np_array
 from gpufeed.errors import FieldError, ReaderError
 from gpufeed.reader import (
@@ -18,6 +19,7 @@ from gpufeed.reader import (
     compose,
     filter,  # noqa: A004 - the public name
     firstn,
+    isolate,
     map_readers,
     shard,
     shuffle,
@@ -159,6 +161,31 @@ def test_other_ranks_go_on_with_what_is_left():
     assert third[0].state_dict()["earlier_worlds"] == []
     for samples in passes:
         samples.close()
+
+
+@pytest.mark.parametrize("place", ["threads", "process", "feeder"])
+def test_other_ranks_go_on_through_threads_processes_and_feeders(place):
+    with program_guard(Program()):
+        feeder = DataFeeder([data("x", [1], "int64")], "cpu")
+
+    def make(num_shards, index):
+        if place == "threads":
+            mapped = xmap_readers(int, shard(counting(30), num_shards, index), 2, 4, order=True)
+            return batch(mapped, 2)
+        batches = batch(shard(counting(30), num_shards, index), 2)
+        return isolate(batches) if place == "process" else feeder.decorate_reader(batches)
+
+    def numbers(part):
+        return part["x"].numpy().ravel().tolist() if place == "feeder" else part
+
+    first = ranks(3, make)
+    passes = [reader() for reader in first]
+    seen = [number for samples in passes for _ in range(2) for number in numbers(next(samples))]
+    for samples in passes:
+        samples.close()
+    second = resume(ranks(2, make), first[0].state_dict())
+    seen += [number for reader in second for part in reader for number in numbers(part)]
+    assert sorted(seen) == list(range(30))
 
 
 def test_at_the_beginning_of_a_pass_any_number_of_ranks_may_go_on():
