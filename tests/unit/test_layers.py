@@ -59,6 +59,7 @@ LAYERS = {
         "demo",
         "convert",
         "inspection",
+        "compat",
         "cli",
         "__main__",
     ],

@@ -1,0 +1,70 @@
+"""``import paddle.fluid as fluid``: declaring, feeding and reading; no networks.
+
+`data` takes its shape as it is, batch dimension and all, as ``fluid.data`` did.
+
+Differences to the reference that a script may see: ``LoDTensor.shape`` is a tuple and no method; an
+array in a batch is one field, so that rows of several fields are given as tuples; and a fetched
+tensor with a LoD asks for ``return_numpy=False``, as it did there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gpufeed.compat.paddle.fluid import core, framework, io, layers, recordio_writer
+from gpufeed.compat.paddle.fluid.data_feeder import DataFeeder
+from gpufeed.compat.paddle.fluid.executor import Executor, ParallelExecutor
+from gpufeed.create import LoDTensorArray, create_lod_tensor, create_random_int_lodtensor
+from gpufeed.device import cuda_places
+from gpufeed.places import CPUPlace, CUDAPinnedPlace, CUDAPlace, cpu_places
+from gpufeed.tensor import LoDTensor
+from gpufeed.variables import (
+    Program,
+    Variable,
+    default_main_program,
+    default_startup_program,
+    program_guard,
+)
+from gpufeed.variables import data as declare
+
+__all__ = [
+    "CPUPlace",
+    "CUDAPinnedPlace",
+    "CUDAPlace",
+    "DataFeeder",
+    "Executor",
+    "LoDTensor",
+    "LoDTensorArray",
+    "ParallelExecutor",
+    "Program",
+    "Variable",
+    "core",
+    "cpu_places",
+    "create_lod_tensor",
+    "create_random_int_lodtensor",
+    "cuda_places",
+    "data",
+    "default_main_program",
+    "default_startup_program",
+    "framework",
+    "io",
+    "is_compiled_with_cuda",
+    "layers",
+    "program_guard",
+    "recordio_writer",
+]
+
+is_compiled_with_cuda = core.is_compiled_with_cuda
+
+
+def data(
+    name: str, shape: Sequence[int | None], dtype: Any = "float32", lod_level: int = 0
+) -> Variable:
+    """Declare an input of the default main program, of just this shape.
+
+    >>> with program_guard(Program()):
+    ...     data("label", [None, 1], "int64").shape
+    (-1, 1)
+    """
+    return declare(name, shape, dtype, lod_level, append_batch_size=False)

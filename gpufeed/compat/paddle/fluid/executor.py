@@ -1,0 +1,134 @@
+"""``fluid.Executor`` and ``fluid.ParallelExecutor``, for programs that read and feed.
+
+Arguments that were for the networks of a program are taken and change nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gpufeed.device import cuda_places
+from gpufeed.errors import FieldError
+from gpufeed.executor import Executor as PlainExecutor
+from gpufeed.executor import Fetch
+from gpufeed.executor import ParallelExecutor as PlainParallelExecutor
+from gpufeed.places import CPUPlace, Place, PlaceLike, cpu_places
+from gpufeed.tensor import LoDTensor
+from gpufeed.variables import Program
+
+__all__ = ["Executor", "ParallelExecutor"]
+
+
+class Executor:
+    """`gpufeed.Executor` with the order of arguments of its time.
+
+    >>> import numpy as np
+    >>> from gpufeed.compat import fluid
+    >>> main = fluid.Program()
+    >>> with fluid.program_guard(main):
+    ...     x = fluid.data("x", [None, 2])
+    >>> fluid.Executor(fluid.CPUPlace()).run(main, {"x": np.zeros((1, 2), "float32")}, [x])
+    [array([[0., 0.]], dtype=float32)]
+
+    Args:
+        place: Where what is fetched lives.
+    """
+
+    def __init__(self, place: PlaceLike) -> None:
+        self._executor = PlainExecutor(place)
+
+    @property
+    def place(self) -> Place:
+        """Where what is fetched lives."""
+        return self._executor.place
+
+    def run(
+        self,
+        program: Program | None = None,
+        feed: Mapping[str, Any] | None = None,
+        fetch_list: Sequence[Fetch] | None = None,
+        feed_var_name: str = "feed",
+        fetch_var_name: str = "fetch",
+        scope: object = None,
+        return_numpy: bool = True,
+        use_program_cache: bool = False,
+    ) -> list[Any]:
+        """Run a program once; see `gpufeed.Executor.run`."""
+        return self._executor.run(program, feed, fetch_list, return_numpy)
+
+    def close(self) -> None:
+        """Do nothing: it told parameter servers that this trainer is gone."""
+
+
+class ParallelExecutor:
+    """`gpufeed.ParallelExecutor` over all devices, which gives what they fetch as one.
+
+    >>> from gpufeed.compat import fluid
+    >>> with fluid.program_guard(fluid.Program()):
+    ...     x = fluid.data("x", [None, 1], "int64")
+    ...     executor = fluid.ParallelExecutor(use_cuda=False)
+    ...     executor.run([x.name], feed={"x": [[7], [8], [9]]})
+    [array([[7],
+           [8],
+           [9]])]
+
+    Args:
+        use_cuda: All CUDA (or virtual) devices, or ``CPU_NUM`` times the host.
+        loss_name: Not used.
+        main_program: None is the default main program, when it is run.
+        options: Not used: ``share_vars_from``, ``exec_strategy``, ``build_strategy``, ...
+    """
+
+    def __init__(
+        self,
+        use_cuda: bool,
+        loss_name: str | None = None,
+        main_program: Program | None = None,
+        *options: object,
+        **more_options: object,
+    ) -> None:
+        places = cuda_places() if use_cuda else cpu_places()
+        self._executor = PlainParallelExecutor(places, main_program)
+
+    @property
+    def device_count(self) -> int:
+        """How many devices there are."""
+        return self._executor.device_count
+
+    def run(
+        self,
+        fetch_list: Sequence[Fetch],
+        feed: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+        feed_dict: Mapping[str, Any] | None = None,
+        return_numpy: bool = True,
+    ) -> list[Any]:
+        """Run the program on every device; return what each of ``fetch_list`` was, all together.
+
+        Args:
+            fetch_list: Variables, or their names.
+            feed: One mapping, whose samples are shared over the devices, or one a device.
+            feed_dict: The old name of ``feed``.
+            return_numpy: Whether tensors come back as arrays, and not as `LoDTensor`.
+
+        Raises:
+            FieldError: A tensor that is fetched as an array has a LoD, and as
+                `gpufeed.ParallelExecutor.run`.
+            EOFException: A reader is at its end.
+        """
+        feeds = self._executor.run(fetch_list, feed_dict if feed is None else feed)
+        fetched = []
+        for name in feeds[0]:
+            parts: list[Any] = [each[name].to(CPUPlace()) for each in feeds]
+            whole = type(parts[0]).merge(parts)
+            fetched.append(_as_array(name, whole) if return_numpy else whole)
+        return fetched
+
+
+def _as_array(name: str, tensor: object) -> Any:
+    if isinstance(tensor, LoDTensor) and not tensor.lod_level:
+        return tensor.numpy()
+    raise FieldError(
+        f"ParallelExecutor.run.fetch_list: {name!r} has a LoD or sparse rows, and no array form; "
+        "pass return_numpy=False"
+    )

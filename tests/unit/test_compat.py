@@ -1,0 +1,320 @@
+"""`gpufeed.compat`: names of the reference, which are ours, and the few adapters between them."""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+import pkgutil
+import struct
+
+import numpy as np
+import pytest
+
+import gpufeed as gf
+import gpufeed.compat
+from gpufeed.compat import fluid, paddle
+from gpufeed.compat.paddle.dataset import common
+from gpufeed.errors import EOFException, FieldError, MissingFile
+
+MODULES = [
+    module.name for module in pkgutil.walk_packages(gpufeed.compat.__path__, "gpufeed.compat.")
+]
+
+
+@pytest.fixture(autouse=True)
+def programs():
+    """Programs of its own for each test."""
+    with gf.program_guard(gf.Program(), gf.Program()):
+        yield
+
+
+class TestNames:
+    @pytest.mark.parametrize("module", MODULES)
+    def test_every_name_is_there(self, module):
+        found = importlib.import_module(module)
+        for name in found.__all__:
+            assert getattr(found, name) is not None
+        assert len(set(found.__all__)) == len(found.__all__)
+
+    @pytest.mark.parametrize(
+        ("name", "ours"),
+        [
+            ("batch", gf.batch),
+            ("train", gf.train),
+            ("event.EndIteration", gf.EndIteration),
+            ("event.BeginPass", gf.BeginPass),
+            ("reader.shuffle", gf.reader.shuffle),
+            ("reader.compose", gf.reader.compose),
+            ("reader.xmap_readers", gf.reader.xmap_readers),
+            ("reader.ComposeNotAligned", gf.ComposeNotAligned),
+            ("reader.creator.np_array", gf.creator.np_array),
+            ("data_type.dense_vector", gf.provider.dense_vector),
+            ("trainer.PyDataProvider2.provider", gf.provider.provider),
+            ("fluid.io.shuffle", gf.reader.shuffle),
+            ("fluid.CUDAPlace", gf.CUDAPlace),
+            ("fluid.LoDTensor", gf.LoDTensor),
+            ("fluid.create_lod_tensor", gf.create_lod_tensor),
+            ("fluid.core.EOFException", EOFException),
+            ("fluid.layers.open_files", gf.layers.open_files),
+            ("fluid.framework.Program", gf.Program),
+        ],
+    )
+    def test_they_are_ours(self, name, ours):
+        found = paddle
+        for part in name.split("."):
+            found = getattr(found, part)
+        assert found is ours
+
+    def test_the_three_ways_to_get_them(self):
+        import gpufeed.compat.paddle.fluid as by_path
+        import gpufeed.compat.paddle.v2 as v2
+
+        assert fluid is paddle.fluid is by_path
+        assert all(getattr(v2, name) is getattr(paddle, name) for name in v2.__all__)
+
+    def test_star_imports(self):
+        namespace = {}
+        exec("from gpufeed.compat.paddle.trainer.PyDataProvider2 import *", namespace)
+        exec("from gpufeed.compat.paddle.trainer_config_helpers import *", namespace)
+        assert set(gf.provider.__all__) <= set(namespace)
+        assert namespace["define_py_data_sources2"] is gf.define_py_data_sources2
+
+    def test_what_is_not_there(self):
+        with pytest.raises(AttributeError, match="no attribute 'fc': it records readers"):
+            fluid.layers.fc  # noqa: B018 - raises
+        with pytest.raises(
+            AttributeError, match=r"no data set 'imdb', only mnist.*gpufeed\.creator"
+        ):
+            paddle.dataset.imdb  # noqa: B018 - raises
+        with pytest.raises(AttributeError):
+            fluid.optimizer  # noqa: B018 - raises
+
+
+class TestDeclarations:
+    def test_layers_data_takes_append_batch_size_third(self):
+        x = fluid.layers.data("x", [1, 28, 28], True, "int64", 0, None, True)
+        assert (x.shape, x.dtype) == ((-1, 1, 28, 28), np.int64)
+        assert fluid.layers.data("y", [4, 3], append_batch_size=False).shape == (4, 3)
+        assert fluid.layers.data("z", [-1, 3]).shape == (-1, 3)
+        assert fluid.default_main_program().global_block().var("x") is x
+
+    def test_data_takes_its_shape_as_it_is(self):
+        assert fluid.data("x", [None, 3]).shape == (-1, 3)
+        assert fluid.data("y", [4, 3], "int64", 0).shape == (4, 3)
+        assert fluid.data("z", [3]).shape == (3,)
+
+    @pytest.mark.parametrize(
+        ("kind", "shape", "dtype", "lod_level", "layout"),
+        [
+            (paddle.data_type.dense_vector(7), (-1, 7), "float32", 0, "dense"),
+            (paddle.data_type.dense_vector_sequence(7), (-1, 7), "float32", 1, "dense"),
+            (paddle.data_type.integer_value(7), (-1, 1), "int64", 0, "dense"),
+            (paddle.data_type.integer_value_sub_sequence(7), (-1, 1), "int64", 2, "dense"),
+            (paddle.data_type.sparse_binary_vector(7), (-1, 7), "float32", 0, "sparse_binary"),
+            (paddle.data_type.sparse_float_vector(7), (-1, 7), "float32", 0, "sparse_float"),
+        ],
+    )
+    def test_layer_data(self, kind, shape, dtype, lod_level, layout):
+        layer = paddle.layer.data(name="x", type=kind, height=1, width=7)
+        assert (layer.shape, layer.dtype, layer.lod_level) == (shape, dtype, lod_level)
+        assert layer.layout == layout
+        assert fluid.default_main_program().global_block().var("x") is layer
+
+    def test_a_layer_of_another_meaning(self):
+        paddle.layer.data("x", paddle.data_type.integer_value(7))
+        with pytest.raises(FieldError, match="already declared"):
+            paddle.layer.data("x", paddle.data_type.dense_vector(7))
+
+
+class TestFluidFeeder:
+    def test_it_converts(self):
+        x = fluid.layers.data("x", [3], dtype="int64")
+        feeder = fluid.DataFeeder([x], fluid.CPUPlace())
+        # Floats are cut, and the shape of rows of the declared rank is not looked at.
+        assert feeder.feed([([1.9, -1.9],)])["x"].to_list() == [[1, -1]]
+        with pytest.raises(FieldError, match="expected int64"):
+            gf.DataFeeder([x], "cpu").feed([([1.9, -1.9],)])
+
+    def test_its_methods_do_too(self):
+        x = fluid.layers.data("x", [1], dtype="int64")
+        feeder = fluid.DataFeeder(place=fluid.CPUPlace(), feed_list=["x"])
+        [one, two] = feeder.feed_parallel([[(1.5,)], [(2.5,)]], 2)
+        assert (one["x"].to_list(), two["x"].to_list()) == ([[1]], [[2]])
+        [feed] = feeder.decorate_reader(lambda: [[(3.5,)]], False)()
+        assert feed["x"].to_list() == [[3]]
+        assert feeder.feed_dtypes == [x.dtype]
+
+
+class TestV2Feeder:
+    def test_items_are_reordered_skipped_and_reused(self):
+        feeder = paddle.DataFeeder(
+            [
+                ("image", paddle.data_type.dense_vector(2)),
+                ("words", paddle.data_type.integer_value_sequence(9)),
+                ("again", paddle.data_type.integer_value_sequence(9)),
+                ("label", paddle.data_type.integer_value(3)),
+            ],
+            {"image": 3, "words": 1, "again": 1, "label": 0},
+        )
+        for kind in (tuple, list):
+            rows = [kind((1, [4, 5], "unused", [0.5, 1.5])), kind((2, [6], "unused", [2.5, 3.5]))]
+            image, words, again, label = feeder(rows)
+            assert image.value.to_list() == [[0.5, 1.5], [2.5, 3.5]]
+            assert words.value.data.ravel().tolist() == [4, 5, 6]
+            assert words.sequence_start_positions.tolist() == [0, 2, 3]
+            assert again.value.data.ravel().tolist() == [4, 5, 6]
+            assert label.value.to_list() == [[1], [2]]
+
+    def test_by_position(self):
+        feeder = paddle.DataFeeder([("a", paddle.data_type.integer_value(3))])
+        filled = []
+        assert feeder.convert([(1, "unused"), (2,)], filled) is filled
+        assert filled[0].value.to_list() == [[1], [2]]
+
+    def test_the_second_of_a_pair_is_a_type(self):
+        with pytest.raises(TypeError, match="should be an InputType, got 3 of a"):
+            paddle.DataFeeder([("a", 3)])
+        with pytest.raises(FieldError, match="feeding must name"):
+            paddle.DataFeeder([("a", paddle.data_type.integer_value(3))], {"b": 0})
+
+
+class TestExecutors:
+    def test_the_order_of_arguments(self):
+        x = fluid.data("x", [None, 1], "int64")
+        executor = fluid.Executor(fluid.CPUPlace())
+        feed = {"x": np.array([[1], [2]])}
+        main = fluid.default_main_program()
+        [array] = executor.run(main, feed, [x], "feed", "fetch", None, True, False)
+        assert array.tolist() == [[1], [2]]
+        [tensor] = executor.run(feed=feed, fetch_list=["x"], return_numpy=False)
+        assert isinstance(tensor, fluid.LoDTensor)
+        assert executor.place == gf.CPUPlace()
+        executor.close()
+
+    def test_what_many_devices_fetch_comes_as_one(self):
+        x = fluid.data("x", [None, 1], "int64")
+        feed = {"x": np.arange(5)[:, None]}
+        with gf.virtual_devices(3):
+            executor = fluid.ParallelExecutor(True, "loss", fluid.default_main_program())
+            assert executor.device_count == 3
+            for options in ({"feed": feed}, {"feed_dict": feed}):
+                [array] = executor.run([x], **options)
+                assert array.ravel().tolist() == [0, 1, 2, 3, 4]
+            three = [{"x": np.array([[number]])} for number in range(3)]
+            [tensor] = executor.run([x.name], three, return_numpy=False)
+            assert (tensor.to_list(), tensor.place) == ([[0], [1], [2]], gf.CPUPlace())
+
+    def test_on_the_host(self, monkeypatch):
+        monkeypatch.setenv("CPU_NUM", "2")
+        executor = fluid.ParallelExecutor(use_cuda=False, share_vars_from=None, num_trainers=1)
+        assert executor.device_count == 2
+
+    def test_a_lod_has_no_array_form(self):
+        words = fluid.data("words", [None, 1], "int64", 1)
+        tensor = fluid.create_lod_tensor(np.arange(4)[:, None], [[1, 3]], fluid.CPUPlace())
+        with gf.virtual_devices(2):
+            executor = fluid.ParallelExecutor(use_cuda=True)
+            with pytest.raises(FieldError, match=r"'words' has a LoD.* pass return_numpy=False"):
+                executor.run([words], {"words": tensor})
+            [whole] = executor.run([words], {"words": tensor}, return_numpy=False)
+        assert whole.recursive_sequence_lengths() == [[1, 3]]
+
+
+class TestCore:
+    def test_devices(self):
+        with gf.virtual_devices(2):
+            assert fluid.core.get_cuda_device_count() == 2
+            assert fluid.is_compiled_with_cuda()
+            assert fluid.cuda_places() == [fluid.CUDAPlace(0), fluid.CUDAPlace(1)]
+
+
+class TestRecordIO:
+    def feeder(self):
+        fields = [fluid.layers.data("x", [1]), fluid.layers.data("y", [1], dtype="int64")]
+        return fluid.DataFeeder(fields, fluid.CPUPlace())
+
+    def reader(self):
+        return iter([[(0.5, 1), (1.5, 2)], [(2.5, 3)], [(3.5, 4)]])
+
+    def test_a_file(self, tmp_path):
+        path = str(tmp_path / "a.recordio")
+        compressor = fluid.core.RecordIOWriter.Compressor.NoCompress
+        num = fluid.recordio_writer.convert_reader_to_recordio_file(
+            *(path, self.reader, self.feeder(), compressor, 2, ["y", "x"])
+        )
+        records = list(gf.creator.recordio(path, tensors=True))
+        assert num == len(records) == 3
+        assert [tensor.to_list() for tensor in records[0]] == [[[1], [2]], [[0.5], [1.5]]]
+
+    def test_files_hold_every_batch(self, tmp_path):
+        num = fluid.recordio_writer.convert_reader_to_recordio_files(
+            filename=str(tmp_path / "a.recordio"),
+            batch_per_file=2,
+            reader_creator=self.reader,
+            feeder=self.feeder(),
+            compressor=fluid.core.RecordIOWriter.Compressor.NoCompress,
+        )
+        assert num == 3
+        assert sorted(path.name for path in tmp_path.iterdir()) == [
+            "a-00000.recordio",
+            "a-00001.recordio",
+        ]
+
+    def test_a_writer(self, tmp_path):
+        path = str(tmp_path / "a.recordio")
+        compressor = fluid.core.RecordIOWriter.Compressor.NoCompress
+        with fluid.recordio_writer.create_recordio_writer(path, compressor, 10) as writer:
+            writer.append_tensor(fluid.create_lod_tensor(np.ones((3, 1)), [[1, 2]], "cpu"))
+            writer.complete_append_tensor()
+        [(tensor,)] = gf.creator.recordio(path, tensors=True)
+        assert tensor.recursive_sequence_lengths() == [[1, 2]]
+
+    def test_the_creator_unpickles_and_ours_does_not(self, tmp_path):
+        path = str(tmp_path / "a.recordio")
+        with gf.RecordIOWriter(path, compressor="none") as writer:
+            writer.write(pickle.dumps((1, "a")))
+        assert list(paddle.reader.creator.recordio(path, 2)()) == [(1, "a")]
+        [record] = gf.creator.recordio(path)
+        assert isinstance(record, bytes)
+
+
+class TestMnist:
+    def test_it_is_looked_for_where_it_was_downloaded_to(self, tmp_path, monkeypatch):
+        assert common.DATA_HOME.endswith("/.cache/paddle/dataset")
+        monkeypatch.setattr(common, "DATA_HOME", str(tmp_path))
+        with pytest.raises(MissingFile, match=f"{tmp_path}/mnist/train-images-idx3-ubyte"):
+            paddle.dataset.mnist.train()
+        (tmp_path / "mnist").mkdir()
+        for name in ("t10k", "train"):
+            path = tmp_path / "mnist"
+            (path / f"{name}-images-idx3-ubyte").write_bytes(
+                struct.pack(">4I", 0x0803, 1, 28, 28) + bytes(784)
+            )
+            (path / f"{name}-labels-idx1-ubyte").write_bytes(struct.pack(">2I", 0x0801, 1) + b"\7")
+        for reader in (paddle.dataset.mnist.train(), paddle.dataset.mnist.test(path)):
+            [(image, label)] = reader()
+            assert (image.shape, label) == ((784,), 7)
+
+
+def test_combine_stops_at_the_shortest():
+    combined = paddle.reader.combine(lambda: [(1, 2), (3, 4)], lambda: iter(int, 1))
+    assert list(combined()) == [(1, 2, 0), (3, 4, 0)]
+
+
+def test_a_py_reader_by_data():
+    x = fluid.data("x", [None, 2], "float32")
+    words = fluid.data("words", [None, 1], "int64", 1)
+    reader = fluid.layers.create_py_reader_by_data(4, [x, words], name="py")
+    reader.decorate_paddle_reader(lambda: [[([0.5, 1.5], [7, 8])]])
+    a, b = fluid.layers.read_file(reader)
+    executor = fluid.Executor(fluid.CPUPlace())
+    executor.run(fluid.default_startup_program())
+    reader.start()
+    first, second = executor.run(fetch_list=[a, b], return_numpy=False)
+    assert first.to_list() == [[0.5, 1.5]]
+    assert second.recursive_sequence_lengths() == [[2]]
+    reader.reset()
+
+
+def test_init_takes_what_the_trainer_took():
+    assert paddle.init(use_gpu=True, trainer_count=4) is None
