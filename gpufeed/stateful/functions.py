@@ -52,7 +52,8 @@ def open_files(
             whose records are batches as a rule.
         pass_num: Passes that are one pass of the reader.
         is_test: Keep the order of files and samples; False delivers what is read first.
-        options: Of the format.
+        options: Of the format. Fields go by position, so a format of samples by name, as JSON Lines
+            is, needs its ``columns``.
 
     Raises:
         FieldError: A number is not a whole number >= 1, the lists do not fit each other, or an

@@ -11,9 +11,10 @@ from support.readers import counting
 
 import gpufeed.reader as rd
 from gpufeed import layers
+from gpufeed.device import virtual_devices
 from gpufeed.errors import EOFException, FieldError, FormatError, ReaderError
 from gpufeed.executor import Executor
-from gpufeed.places import CPUPlace
+from gpufeed.places import CPUPlace, CUDAPlace
 from gpufeed.stateful import DoubleBufferReader, PyReader
 from gpufeed.tensor import LoDTensor
 from gpufeed.variables import Program, Variable, program_guard
@@ -280,6 +281,22 @@ def test_a_double_buffer_without_a_place_takes_that_of_the_executor(programs):
     for reader in (free, bound):
         assert isinstance(reader.reader, DoubleBufferReader)
         assert reader.reader.place == CPUPlace()
+
+
+def test_the_first_executor_to_run_the_startup_program_gives_the_place():
+    main, startup = Program(), Program()
+    with virtual_devices(2), program_guard(main, startup):
+        reader = layers.double_buffer(numbers())
+        x = layers.read_file(reader)
+        for place in ("cuda:1", "cuda:0"):
+            Executor(place).run(startup)
+        assert reader.reader.place == CUDAPlace(1)
+        reader.start()
+        for place in ("cuda:0", "cuda:1", "cpu"):
+            (tensor,) = Executor(place).run(main, fetch_list=[x], return_numpy=False)
+            assert str(tensor.place) == place
+        with pytest.raises(EOFException):
+            Executor("cpu").run(main, fetch_list=[x])
 
 
 def test_a_dropped_program_drops_its_readers(tmp_path):

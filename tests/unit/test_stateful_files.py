@@ -96,6 +96,25 @@ def test_a_file_of_one_array(tmp_path):
     np.testing.assert_array_equal(batch.data.ravel(), np.arange(18))
 
 
+def test_samples_by_name_need_their_columns(tmp_path):
+    path = tmp_path / "train.jsonl"
+    path.write_text('{"label": 1, "ids": [7, 8]}\n{"label": 0, "ids": []}\n')
+    declared = [[1], [1]], [1, 0], ["int64", "int64"]
+    ids, label = BatchReader(open_files(path, *declared, columns=["ids", "label"]), 2).read_next()
+    assert (ids.to_list(), label.to_list()) == ([[[7], [8]], []], [[1], [0]])
+    with pytest.raises(FieldError, match="expected a field 'field_0', got label, ids"):
+        open_files(path, *declared).read_next()
+
+
+def test_the_rows_of_a_numpy_file(tmp_path):
+    rows = np.arange(12, dtype=np.float32).reshape(4, 3)
+    np.save(tmp_path / "rows.npy", rows)
+    (batch,) = BatchReader(
+        open_files(tmp_path / "rows.npy", [[3]], [0], ["float32"]), 4
+    ).read_next()
+    np.testing.assert_array_equal(batch.data, rows)
+
+
 def test_a_format_of_one_s_own(tmp_path):
     path = tmp_path / "train.ids"
     path.write_text("1 2 3|0\n|1\n4|1\n")
