@@ -20,6 +20,7 @@ def recordio(
     *,
     allow_pickle: bool = False,
     tensors: bool = False,
+    encoding: str = "ASCII",
     shard: ShardLike | None = None,
     on_error: OnError = "raise",
 ) -> Reader[Any]:
@@ -42,6 +43,8 @@ def recordio(
         allow_pickle: Unpickle each record. A pickle runs whatever code it names: only for files
             from a source that you would also take programs from.
         tensors: Decode each record into a tuple of LoDTensors.
+        encoding: Of what Python 2 pickled as ``str``, as for `pickle.loads`: ``"latin1"`` where that
+            is the values of arrays, ``"bytes"`` where it is no text.
         shard: As for `creator.open`.
         on_error: ``"skip"`` or a `Skip` goes on behind what is damaged: a chunk, counted with all
             its records (or as one, where its header is damaged), or a record that does not decode.
@@ -53,8 +56,8 @@ def recordio(
 
     Source: ``paddle.reader.creator.recordio``; here a damaged file is an error, not its end.
     """
-    check_recordio(allow_pickle=allow_pickle, tensors=tensors)
-    options = {"allow_pickle": allow_pickle, "tensors": tensors}
+    check_recordio(allow_pickle=allow_pickle, tensors=tensors, encoding=encoding)
+    options = {"allow_pickle": allow_pickle, "tensors": tensors, "encoding": encoding}
     files = each_file(_without_commas(paths), RecordIOFile)
     return FilesReader("recordio", files, options, shard=shard, on_error=on_error)
 

@@ -131,6 +131,25 @@ def test_pickles_of_the_original_writer(tmp_path: Path) -> None:
     assert list(file.tail(1)) == [(4, 5, 6)]
 
 
+def test_pickles_of_python_2_say_how_their_text_is_encoded(tmp_path: Path) -> None:
+    # An array of two int16, and a str that is no ASCII, as Python 2 wrote them.
+    array = (
+        b"\x80\x02cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85U\x01b\x87R"
+        b"(K\x01K\x02\x85cnumpy\ndtype\nU\x02i2K\x00K\x01\x87R(K\x03U\x01<NNNJ\xff\xff\xff\xff"
+        b"J\xff\xff\xff\xffK\x00tb\x89U\x04\xff\xff\x07\x00tb."
+    )
+    path, content = tmp_path / "a", chunk(b"\x80\x02U\x02\xc3\xa4.")
+
+    with pytest.raises(FormatError, match="record 0: cannot be decoded: 'ascii' codec"):
+        list(opened(path, content, allow_pickle=True))
+    assert list(opened(path, content, allow_pickle=True, encoding="utf-8")) == ["ä"]
+    assert list(opened(path, content, allow_pickle=True, encoding="bytes")) == ["ä".encode()]
+    (found,) = opened(path, chunk(array), allow_pickle=True, encoding="latin1")
+    assert found.tolist() == [-1, 7]
+    with pytest.raises(FieldError, match=r"recordio.encoding must be a text encoding, got 'x'"):
+        opened(path, content, encoding="x")
+
+
 def test_a_record_that_does_not_decode_is_named(tmp_path: Path) -> None:
     content = chunk(pickle.dumps(1)) + chunk(pickle.dumps(2), b"no pickle", pickle.dumps(3))
     file = opened(tmp_path / "a", content, allow_pickle=True)

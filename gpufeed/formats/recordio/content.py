@@ -6,10 +6,12 @@ A tensor record is PaddlePaddle's: a number of tensors (little-endian uint32), t
 
 from __future__ import annotations
 
+import codecs
 import io
 import pickle
 import struct
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gpufeed.errors import FieldError, FormatError
@@ -22,16 +24,20 @@ __all__ = ["decode_tensors", "decoder", "encode_tensors"]
 _COUNT = struct.Struct("<I")
 
 
-def decoder(*, allow_pickle: bool, tensors: bool) -> Callable[[bytes], Any] | None:
+def decoder(*, allow_pickle: bool, tensors: bool, encoding: str) -> Callable[[bytes], Any] | None:
     """Return what makes a sample of a record; None where the record is the sample.
 
     Raises:
-        FieldError: A record cannot be both.
+        FieldError: A record cannot be both, or there is no such encoding.
     """
+    try:
+        codecs.lookup("ascii" if encoding == "bytes" else encoding)
+    except (LookupError, TypeError) as error:
+        raise FieldError(f"recordio.encoding must be a text encoding, got {encoding!r}") from error
     if allow_pickle and tensors:
         raise FieldError("recordio.tensors must be False where allow_pickle is True, got True")
     if allow_pickle:
-        return pickle.loads
+        return partial(pickle.loads, encoding=encoding)
     return decode_tensors if tensors else None
 
 

@@ -17,13 +17,15 @@ from gpufeed.formats.source import Source
 __all__ = ["RecordIOFile", "check_recordio"]
 
 
-def check_recordio(*, allow_pickle: bool = False, tensors: bool = False) -> None:
+def check_recordio(
+    *, allow_pickle: bool = False, tensors: bool = False, encoding: str = "ASCII"
+) -> None:
     """Refuse options that `RecordIOFile` would.
 
     Raises:
-        FieldError: ``allow_pickle`` and ``tensors`` are both True.
+        FieldError: ``allow_pickle`` and ``tensors`` are both True, or there is no ``encoding``.
     """
-    decoder(allow_pickle=allow_pickle, tensors=tensors)
+    decoder(allow_pickle=allow_pickle, tensors=tensors, encoding=encoding)
 
 
 class RecordIOFile:
@@ -33,12 +35,13 @@ class RecordIOFile:
         source: Of fluid or Go chunks, or both.
         allow_pickle: Unpickle each record, which runs the code that it names.
         tensors: Decode each record into a tuple of LoDTensors.
+        encoding: Of the text in pickles of Python 2.
         skipped: Told of damage. A chunk is lost with all its samples; where its header is damaged
             nobody knows how many these were, and they count as one. A record that does not decode
             is lost alone. A damaged header in a stream that cannot go back is raised all the same.
 
     Raises:
-        FieldError: ``allow_pickle`` and ``tensors`` are both True.
+        FieldError: ``allow_pickle`` and ``tensors`` are both True, or there is no ``encoding``.
     """
 
     def __init__(
@@ -47,11 +50,12 @@ class RecordIOFile:
         *,
         allow_pickle: bool = False,
         tensors: bool = False,
+        encoding: str = "ASCII",
         skipped: OnDamage = refuse,
     ) -> None:
         self._source = source
         self._skipped = skipped
-        self._decode = decoder(allow_pickle=allow_pickle, tensors=tensors)
+        self._decode = decoder(allow_pickle=allow_pickle, tensors=tensors, encoding=encoding)
         self._index: ChunkIndex | None = None
 
     def __str__(self) -> str:
