@@ -43,8 +43,8 @@ def recordio(
         allow_pickle: Unpickle each record. A pickle runs whatever code it names: only for files
             from a source that you would also take programs from.
         tensors: Decode each record into a tuple of LoDTensors.
-        encoding: Of what Python 2 pickled as ``str``, as for `pickle.loads`: ``"latin1"`` where that
-            is the values of arrays, ``"bytes"`` where it is no text.
+        encoding: Of what Python 2 pickled as ``str``, as for `pickle.loads`: ``"latin1"`` where
+            that is the values of arrays, ``"bytes"`` where it is no text.
         shard: As for `creator.open`.
         on_error: ``"skip"`` or a `Skip` goes on behind what is damaged: a chunk, counted with all
             its records (or as one, where its header is damaged), or a record that does not decode.
