@@ -21,6 +21,7 @@ _EXTRAS = {
     "awkward": "awkward",
     "cuda13": "cupy",
     "jax": "jax",
+    "ray": "ray",
     "remote": "fsspec",
     "scipy": "scipy",
     "snappy": "cramjam",

@@ -15,7 +15,7 @@ from typing import Any
 from gpufeed.checks import whole_number
 from gpufeed.creator.files import FilesReader, Paths, each_file
 from gpufeed.device.threads import close_iterator
-from gpufeed.errors import FieldError
+from gpufeed.errors import FieldError, import_extra
 from gpufeed.formats.arrow_ipc import check_arrow, read_arrow
 from gpufeed.formats.parquet import BATCH_ROWS, check_parquet, read_parquet
 from gpufeed.formats.tables import Fill, check_table, to_columnar
@@ -128,11 +128,13 @@ def ray_dataset(
 
     ``ray_dataset(ray.data.read_parquet("train").map_batches(tokenize), ["ids"], columnar=True)``
 
-    Every pass executes the data set, or the worker's split of it: in a training worker give what
-    ``ray.train.get_dataset_shard`` returned. Columns are what they are for `parquet`.
+    Every pass executes the data set. In a worker of Ray Train, ``ray_dataset("train", ...)`` reads
+    the worker's split of the data set that the trainer knows as "train". Columns are what they are
+    for `parquet`.
 
     Args:
-        dataset: A ``ray.data.Dataset`` or ``DataIterator``; whatever has their ``iter_batches``.
+        dataset: A ``ray.data.Dataset`` or ``DataIterator``; whatever has their ``iter_batches``. Or
+            the name of the trainer's data set.
         columns: Names, in the order wanted; None takes all.
         columnar: Whether a sample is a `ColumnarBatch`, one a block.
         fill_null: As for `parquet`.
@@ -145,8 +147,11 @@ def ray_dataset(
     Raises:
         FieldError: An option breaks its rule, or ``dataset`` has no ``iter_batches``. When
             iterated: a column is not there, holds nulls, or something that no field is made of.
+        MissingExtra: ``dataset`` is a name, and Ray is not installed.
     """
     check_table("ray_dataset", columns, fill_null=fill_null)
+    if isinstance(dataset, str):
+        dataset = import_extra("ray.train", "ray").get_dataset_shard(dataset)
     if not callable(getattr(dataset, "iter_batches", None)):
         raise FieldError(f"ray_dataset.dataset must have iter_batches, got {dataset!r:.80}")
     return _RayReader(

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any
+from types import ModuleType, SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from gpufeed import creator
 from gpufeed.columnar import ColumnarBatch
-from gpufeed.errors import FieldError, ReaderError
+from gpufeed.errors import FieldError, MissingExtra, ReaderError
 from gpufeed.reader import batch
 from gpufeed.tensor import LoDTensor
 
@@ -145,6 +147,27 @@ def test_options_are_checked_at_once(
 ) -> None:
     with pytest.raises(FieldError, match=message):
         creator.ray_dataset(dataset, **options)
+
+
+def test_a_name_is_the_split_of_a_training_worker(
+    dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def shard_of(name: str) -> Dataset:
+        return {"train": dataset}[name]
+
+    monkeypatch.setitem(sys.modules, "ray", ModuleType("ray"))
+    monkeypatch.setitem(
+        sys.modules, "ray.train", cast(ModuleType, SimpleNamespace(get_dataset_shard=shard_of))
+    )
+
+    assert [label for (label,) in creator.ray_dataset("train", ["label"])] == LABELS
+
+
+def test_without_ray_a_name_asks_for_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", cast(ModuleType, None))  # as if it were not there
+
+    with pytest.raises(MissingExtra, match=r"ray is not installed: pip install 'gpufeed\[ray\]'"):
+        creator.ray_dataset("train")
 
 
 def test_other_objects_are_refused_at_once() -> None:

@@ -14,9 +14,12 @@ from support.tables import WRITERS, write_table
 from gpufeed import creator
 from gpufeed.columnar import ColumnarBatch
 from gpufeed.errors import FieldError, FormatError, MissingExtra, MissingFile
+from gpufeed.feeder import DataFeeder
 from gpufeed.formats import Seekable, Source, resolve, tables
 from gpufeed.formats.tables import TableFile
+from gpufeed.reader import batch
 from gpufeed.tensor import LoDTensor
+from gpufeed.variables import Program, data, program_guard
 
 pa = pytest.importorskip("pyarrow")
 
@@ -251,10 +254,8 @@ def test_an_abandoned_pass_closes_its_files(tmp_path: Path, name: str, table: An
     samples.close()  # an open file would be a ResourceWarning, which is an error here
 
 
-def test_record_batches_feed_without_rows(tmp_path: Path, table: Any) -> None:
+def test_record_batches_are_cut_as_columns(tmp_path: Path, table: Any) -> None:
     path = write_table(tmp_path / "a.parquet", table, 3)
-    from gpufeed.reader import batch
-
     batches = list(batch(creator.parquet(path, ["ids", "label"], columnar=True), 2))
 
     assert [type(samples) for samples in batches] == [ColumnarBatch] * 4
@@ -262,3 +263,20 @@ def test_record_batches_feed_without_rows(tmp_path: Path, table: Any) -> None:
     joined = ColumnarBatch.concat(batches).columns
     assert joined["ids"].to_list() == IDS
     np.testing.assert_array_equal(joined["label"], LABELS)
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_rows_and_record_batches_feed_alike(tmp_path: Path, name: str, table: Any) -> None:
+    path = write_table(tmp_path / name, table, 3)
+    with program_guard(Program()):
+        variables = [data("ids", [1], "int32", lod_level=1), data("label", [1], "int8")]
+        feeder = DataFeeder(variables, "cpu")
+
+    def feeds(**options: Any) -> list[Any]:
+        rows = creator.open(path, columns=["ids", "label"], **options)
+        return [feeder.feed(samples) for samples in batch(rows, 4)]
+
+    for by_rows, by_columns in zip(feeds(), feeds(columnar=True), strict=True):
+        assert by_rows["ids"].to_list() == by_columns["ids"].to_list()
+        assert by_rows["label"].data.tolist() == by_columns["label"].data.tolist()
+        assert by_rows["ids"].shape == by_columns["ids"].shape
