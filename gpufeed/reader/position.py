@@ -24,6 +24,7 @@ T = TypeVar("T")
 
 VERSION = 1
 _NUM_SEEDS = 8  # written out in a state
+_NUM_SHOWN = 80  # characters of an identity, of each end
 
 
 class Position:
@@ -65,12 +66,18 @@ class Position:
 
 
 def fingerprint(identity: str) -> str:
-    """Return 16 hexadecimal digits that stand for ``identity``.
+    """Return what stands for ``identity`` in a state: 16 digits, and as much of it as fits.
 
-    >>> fingerprint("reader") == fingerprint("reader"), len(fingerprint("reader"))
-    (True, 16)
+    The digits tell identities apart, the text tells whoever reads an error what differs.
+
+    >>> fingerprint("firstn(reader, n=3)")
+    'f85e1d11918f969b firstn(reader, n=3)'
     """
-    return blake2b(identity.encode(), digest_size=8).hexdigest()
+    digest = blake2b(identity.encode(), digest_size=8).hexdigest()
+    text = identity.encode("ascii", "replace").decode()
+    if len(text) > 2 * _NUM_SHOWN:
+        text = f"{text[:_NUM_SHOWN]}...{text[-_NUM_SHOWN:]}"
+    return f"{digest} {text}"
 
 
 @dataclass(frozen=True)

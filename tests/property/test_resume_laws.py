@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from support.pipelines import STAGES, choosy, drawn, tagged
 from support.readers import counting
 
-from gpufeed import DataFeeder, Program, data, program_guard
+from gpufeed import DataFeeder, Program, creator, data, program_guard
 from gpufeed import reader as rd
 from gpufeed.creator import np_array
 from gpufeed.testing import assert_resumes_exactly
@@ -73,7 +73,8 @@ def test_a_state_stays_small():
     reader = counting(9)
     for number in range(60):
         reader = rd.shuffle(rd.map_readers(drawn, reader, rng=2**200 + number), 2, seed=number)
-    reader = rd.map_readers(choosy, rd.shard(reader, 2, 0), on_error="skip")
+    reader = rd.chain(reader, creator.text_file("\u00e9" * 500))
+    reader = rd.map_readers(choosy, rd.shard(rd.firstn(reader, 9), 2, 0), on_error="skip")
     list(reader)
     state = reader.state_dict()
     assert len(json.dumps(state)) < 1024

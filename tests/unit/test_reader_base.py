@@ -197,6 +197,26 @@ def test_a_state_of_another_pipeline_is_refused(other):
         other().load_state_dict(batch(digits, 2).state_dict())
 
 
+def test_the_error_shows_both_pipelines():
+    state = batch(digits, 3).state_dict()
+    with pytest.raises(ReaderError) as caught:
+        batch(digits, 2).load_state_dict(state)
+    for size in (2, 3):
+        assert f"batch(reader, batch_size={size}, drop_last=False)" in str(caught.value)
+
+
+def test_a_fingerprint_is_short_and_still_tells_long_pipelines_apart():
+    def pipeline(number):
+        reader = firstn(digits, number)
+        for _ in range(50):
+            reader = batch(firstn(reader, 9), 1)
+        return reader
+
+    marks = {pipeline(number).state_dict()["fingerprint"] for number in range(5)}
+    assert len(marks) == 5
+    assert all(len(mark) < 200 for mark in marks)
+
+
 def test_several_seeds_are_all_compared():
     def pipeline(first, second):
         return shuffle(batch(shuffle(digits, 4, seed=first), 2), 2, seed=second)
