@@ -158,6 +158,16 @@ def test_a_magic_far_away_or_across_pieces_is_found() -> None:
         assert found == ["damage", ChunkStart(1, gap, 1)]
 
 
+def test_magics_that_begin_nothing_are_passed_over_at_once() -> None:
+    # Were each of them looked for anew, these would take minutes.
+    junk = b"\4\3\2\1" * 100_000
+
+    assert after_recovery(b"\0" + junk + chunk(b"c")) == [
+        "damage",
+        ChunkStart(1, 1 + len(junk), 1),
+    ]
+
+
 def test_damage_at_the_end_ends_the_file() -> None:
     assert after_recovery(chunk(b"a") + chunk(b"c", checksum=1)) == [STARTS[0], "damage"]
     assert after_recovery(chunk(b"a") + chunk(b"c")[:-1]) == [STARTS[0], "damage"]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import io
 from array import array
 from bisect import bisect_right
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from gpufeed.formats.recordio.codecs import decompress
@@ -153,8 +154,7 @@ class ChunkReader:
         lost, num_records = self.start, 1
         if damaged is not None:
             lost, num_records = damaged.start, damaged.header.num_records
-        at = lost.at
-        while (at := self._find_magic(at + 1)) >= 0:
+        for at in self._magics(lost.at + 1):
             found = ChunkStart(lost.number + 1, at, lost.first + num_records)
             if self._is_boundary(found):
                 self.start = found
@@ -183,15 +183,16 @@ class ChunkReader:
         finally:
             self.start = before
 
-    def _find_magic(self, at: int) -> int:
-        """Return where the next magic is, from byte ``at`` on; -1 if there is none."""
+    def _magics(self, at: int) -> Iterator[int]:
+        """Yield where magics are, from byte ``at`` on."""
         self._go_to(at)
-        block = b""
-        while piece := self._take(PIECE_NBYTES):
-            block = block[-len(MAGIC) + 1 :] + piece
-            if (found := block.find(MAGIC)) >= 0:
-                return self._position - len(block) + found
-        return -1
+        while len(piece := self._take(PIECE_NBYTES)) >= len(MAGIC):
+            end = self._position
+            found = piece.find(MAGIC)
+            while found >= 0:
+                yield end - len(piece) + found
+                found = piece.find(MAGIC, found + 1)
+            self._go_to(end - len(MAGIC) + 1)  # one may be cut there
 
     def _take(self, nbytes: int) -> bytes:
         if self._nbytes is None and nbytes > PIECE_NBYTES:
