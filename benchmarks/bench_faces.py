@@ -59,6 +59,11 @@ def cases() -> Iterator[Case]:
         lambda number: (rng.integers(0, 10_000, 20).tolist(), number % 2),
     )
     yield from _provider_cases(
+        "the same in a dict",
+        sentences,
+        lambda number: {"words": rng.integers(0, 10_000, 20).tolist(), "label": number % 2},
+    )
+    yield from _provider_cases(
         "784 float32 in an array, label",
         images,
         lambda number: (np.full(784, number % 7, np.float32), number % 10),

@@ -174,10 +174,13 @@ class Files(Reader[Row]):
                         yield from self._emptying(rows, admitted)
 
     def _row_lists(self, run: list[Any], first: int) -> Iterator[list[Row]]:
-        if self._slots.are_rows(run):
-            yield run
-        else:
+        rows = self._slots.rows_at_once(run)
+        if rows is None:
             yield from self._emptying(run, self._slots.rows(run, first))
+        else:
+            if rows is not run:
+                run.clear()
+            yield rows
 
     def _emptying(self, run: list[Any], made: Iterator[Row]) -> Iterator[list[Row]]:
         """Yield what is made of a run, at most two lists: all, or what comes before an error."""

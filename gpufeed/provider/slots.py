@@ -6,7 +6,9 @@ or list of the slots in order, or a dict by name where the types are named.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -46,6 +48,8 @@ class Slots:
     """
 
     def __init__(self, input_types: object, input_order: Sequence[str] | None = None) -> None:
+        if isinstance(input_order, str):
+            raise FieldError(f"provider.input_order must be a list of names, got {input_order!r}")
         self.names: tuple[str, ...] | None = None
         self.is_named = isinstance(input_types, Mapping)
         if isinstance(input_types, Mapping):
@@ -71,6 +75,7 @@ class Slots:
             raise FieldError(
                 f"provider.input_order must name {len(self.types)} slots, got {list(self.names)}"
             )
+        self._pick = _picker(self.names) if self.is_named and self.names else None
         labels = self.names or [f"slot {number}" for number in range(len(self.types))]
         self.declared = [kind.variable(name) for kind, name in zip(self.types, labels, strict=True)]
 
@@ -89,7 +94,7 @@ class Slots:
             # By exact type, which nearly every sample passes; what is left may be a subclass.
             if not is_single and (type(sample) is tuple or type(sample) is list):
                 yield sample
-            elif isinstance(sample, Mapping):
+            elif type(sample) is dict or isinstance(sample, Mapping):
                 yield self._named(sample, number)
             elif is_single:
                 yield (sample,)
@@ -101,9 +106,20 @@ class Slots:
                     f"{self._wanted()}, got {type(sample).__name__} {sample!s:.40}"
                 )
 
-    def are_rows(self, samples: Sequence[Any]) -> bool:
-        """Return whether `rows` would yield just these objects, as far as types can tell."""
-        return len(self.types) > 1 and _ROWS.issuperset(map(type, samples))
+    def rows_at_once(self, samples: list[Any]) -> list[Row] | None:
+        """Return what `rows` yields, made at the speed of C, or perhaps the list itself.
+
+        None where the samples are of several forms, or there is something to say of one.
+        """
+        kinds = set(map(type, samples))
+        if len(self.types) == 1:
+            return None if any(issubclass(kind, Mapping) for kind in kinds) else [*zip(samples)]
+        if kinds <= _ROWS:
+            return samples
+        if kinds == {dict} and self._pick is not None:
+            with suppress(KeyError):
+                return [*map(self._pick, samples)]
+        return None
 
     def check(self, row: Row, number: int) -> None:
         """Refuse a row with a slot missing or in excess, or with a value that its type forbids.
@@ -150,13 +166,13 @@ class Slots:
         return found
 
     def _named(self, sample: Mapping[str, Any], number: int) -> Row:
-        if not self.is_named or self.names is None:
+        if self._pick is None:
             raise FieldError(
                 f"sample {number}: expected {self._wanted()} by position, as input_types are, "
                 f"got a dict of {', '.join(map(str, sample))}"
             )
         try:
-            return tuple([sample[name] for name in self.names])
+            return self._pick(sample)
         except KeyError as error:
             got = ", ".join(map(str, sample)) or "none"
             raise FieldError(f"sample {number}: expected a slot {error}, got {got}") from error
@@ -165,6 +181,13 @@ class Slots:
         number = len(self.types)
         names = f" ({', '.join(self.names)})" if self.names else ""
         return f"{number} slot{'s' * (number > 1)}{names}"
+
+
+def _picker(names: Sequence[str]) -> Callable[[Mapping[str, Any]], Row]:
+    """Return what takes the slots out of a dict; alone, `itemgetter` would not make a tuple."""
+    if len(names) > 1:
+        return itemgetter(*names)
+    return lambda sample: (sample[names[0]],)
 
 
 def _check_value(kind: InputType, variable: Variable, value: Any, number: int) -> None:

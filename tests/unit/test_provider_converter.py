@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from support.columns import csr
 
+from gpufeed.device import virtual_devices
 from gpufeed.errors import FieldError
+from gpufeed.places import CUDAPlace
 from gpufeed.provider import (
     Argument,
     DataProviderConverter,
@@ -80,6 +82,15 @@ def test_frames_may_differ_from_batch_to_batch():
     for shape in [(28, 28), (30, 32), (28, 28)]:
         [argument] = converter([(np.ones(shape, np.float32),)])
         assert (argument.frame_height, argument.frame_width) == shape
+
+
+def test_tensors_may_go_to_a_device():
+    with virtual_devices(1):
+        converter = DataProviderConverter([dense_array(6), integer_value_sequence(9)], "cuda:0")
+        image, words = converter([(np.ones((2, 3)), [1, 2])])
+        assert image.value.place == words.value.place == CUDAPlace(0)
+        np.testing.assert_array_equal(image.value.numpy(), np.ones((1, 6)))
+        assert words.sequence_start_positions.tolist() == [0, 2]
 
 
 def test_sequences_of_frames():

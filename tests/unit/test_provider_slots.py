@@ -58,11 +58,37 @@ class TestRows:
         ):
             list(Slots(PAIR).rows([(0, 0), sample]))
 
-    def test_rows_are_told_from_what_has_to_be_made_into_rows(self):
-        slots = Slots(PAIR)
-        assert slots.are_rows([(1, 2), [3, 4]])
-        assert not slots.are_rows([(1, 2), {"x": 3}])
-        assert not Slots([dense_vector(2)]).are_rows([(1, 2)])
+    @pytest.mark.parametrize(
+        ("types", "samples"),
+        [
+            (PAIR, [(1, 2), [3, 4]]),
+            (PAIR, [{"x": 1, "y": 2}, {"y": 3, "x": 4, "z": 5}]),
+            ([dense_vector(2)], [(1, 2), [3, 4], None, 5.0, "text"]),
+            ({"x": dense_vector(2)}, [(1, 2), [3, 4]]),
+            (PAIR, []),
+        ],
+    )
+    def test_many_at_once_are_what_they_are_one_by_one(self, types, samples):
+        slots = Slots(types)
+        assert slots.rows_at_once(list(samples)) == list(slots.rows(samples))
+
+    def test_rows_stay_in_their_list(self):
+        samples = [(1, 2), [3, 4]]
+        assert Slots(PAIR).rows_at_once(samples) is samples
+
+    @pytest.mark.parametrize(
+        ("types", "samples"),
+        [
+            (PAIR, [(1, 2), {"x": 3, "y": 4}]),
+            (PAIR, [{"x": 3, "y": 4}, {"x": 3}]),
+            (PAIR, [OrderedDict(x=3, y=4)]),
+            (PAIR, [(1, 2), "text"]),
+            (list(PAIR.values()), [{"x": 3, "y": 4}]),
+            ({"x": dense_vector(2)}, [{"x": 1}, 2]),
+        ],
+    )
+    def test_what_needs_a_look_is_left_to_one_by_one(self, types, samples):
+        assert Slots(types).rows_at_once(samples) is None
 
 
 class TestTypes:
@@ -80,6 +106,12 @@ class TestTypes:
             FieldError, match=r"provider\.input_order must name input_types, got .*z"
         ):
             Slots(PAIR, ["x", "z"])
+
+    def test_an_order_is_a_list(self):
+        with pytest.raises(
+            FieldError, match=r"provider\.input_order must be a list of names, got 'xy'"
+        ):
+            Slots(PAIR, "xy")
 
     def test_an_order_may_leave_types_out(self):
         assert Slots(PAIR, ["y"]).types == (integer_value(3),)
