@@ -150,6 +150,8 @@ class Reader(ABC, Generic[T]):
         return self()
 
     def _deliver(self, position: Position) -> Generator[T, None, None]:
+        if position.is_over:
+            return
         self._skipped_before = None
         for stage in self.stages():
             stage._skipped = Skipped()
@@ -159,12 +161,13 @@ class Reader(ABC, Generic[T]):
         with reading(self, position.epoch, position.delivered) as source:
             # No variable here: it would keep a sample that the consumer has dropped.
             yield from position.count(source)
+        position.is_over = True
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position of the last pass that was started, as a small JSON object.
 
         At the end of a pass it stands at that end: loaded, it gives an empty remainder of that
-        epoch, and then the next epoch.
+        epoch, without reading anything, and then the next epoch.
 
         Raises:
             ReaderError: A stage does not repeat its order, and which one.
@@ -188,7 +191,7 @@ class Reader(ABC, Generic[T]):
         if world_size != recipe.world_size:
             taken = self._num_divided(position.delivered, world_size)
             worlds = add_world(position.worlds, world_size, taken)
-            position = Position(position.epoch, 0, worlds)
+            position = Position(position.epoch, 0, worlds, is_over=position.is_over)
         self._position = position
         self._is_started = False
         self._skipped_before = state.get("skipped")
@@ -277,11 +280,15 @@ class Reader(ABC, Generic[T]):
         return None
 
     def stages(self) -> Iterator[Reader[Any]]:
-        """Yield this reader and every `Reader` below it, those nearest to the consumer first."""
-        yield self
-        for source in self.sources:
-            if isinstance(source, Reader):
-                yield from source.stages()
+        """Yield this reader and every `Reader` below it, each once."""
+        found: set[int] = set()
+        waiting: list[Reader[Any]] = [self]
+        while waiting:
+            stage = waiting.pop()
+            if id(stage) not in found:
+                found.add(id(stage))
+                yield stage
+                waiting += (each for each in reversed(stage.sources) if isinstance(each, Reader))
 
     def ordinals(self, epoch: int) -> tuple[int, int]:
         """Return ``(first, step)``: sample ``k`` here is number ``first + k * step`` of all ranks'.

@@ -8,8 +8,9 @@ decides which samples come in which order, and nothing that only decides how fas
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from itertools import compress, repeat
 from operator import length_hint
@@ -37,13 +38,17 @@ class Position:
     Args:
         epoch: Number of the pass, from 0.
         delivered: How many samples of it its consumer has received.
+        is_over: Whether its consumer has come to the end.
         worlds: What other numbers of ranks took of the pass before this one went on with it.
     """
 
-    __slots__ = ("_before", "_left", "epoch", "worlds")
+    __slots__ = ("_before", "_left", "epoch", "is_over", "worlds")
 
-    def __init__(self, epoch: int = 0, delivered: int = 0, worlds: Worlds = ()) -> None:
+    def __init__(
+        self, epoch: int = 0, delivered: int = 0, worlds: Worlds = (), *, is_over: bool = False
+    ) -> None:
         self.epoch = epoch
+        self.is_over = is_over
         self.worlds = worlds
         self._before = delivered
         self._left = repeat(True, sys.maxsize)
@@ -61,8 +66,9 @@ class Position:
         """
         return compress(samples, self._left)
 
-    def __reduce__(self) -> tuple[type[Position], tuple[int, int, Worlds]]:
-        return Position, (self.epoch, self.delivered, self.worlds)
+    def __reduce__(self) -> tuple[Callable[..., Position], tuple[int, int, Worlds]]:
+        make = partial(Position, is_over=self.is_over)
+        return make, (self.epoch, self.delivered, self.worlds)
 
 
 def fingerprint(identity: str) -> str:
@@ -119,6 +125,7 @@ def save_position(position: Position, recipe: Recipe, skipped: Mapping[str, Any]
         "version": VERSION,
         "epoch": position.epoch,
         "delivered": position.delivered,
+        "over": position.is_over,
         "seed": recipe.seed,
         "world_size": recipe.world_size,
         "earlier_worlds": [list(world) for world in position.worlds],
@@ -161,7 +168,10 @@ def restore_position(state: Mapping[str, Any], recipe: Recipe, owner: str) -> tu
     if state.get("seed") != recipe.seed:
         raise refuse(f"['seed'] must be {recipe.seed!r}", state.get("seed"))
     earlier = tuple((num_shards, num_samples) for num_shards, num_samples in worlds)
-    return Position(state["epoch"], state["delivered"], earlier), state["world_size"]
+    position = Position(
+        state["epoch"], state["delivered"], earlier, is_over=bool(state.get("over"))
+    )
+    return position, state["world_size"]
 
 
 def _is_count(value: object, minimum: int) -> bool:

@@ -197,6 +197,7 @@ class ReaderHolder(OneToOne[T], ReaderBase[T]):
             state = self._reader.state_dict()
             if self._held is not None:
                 state["delivered"] -= self._held.num_ahead
+                state["over"] = state["over"] and not self._held.num_ahead
             return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -47,4 +47,5 @@ def test_can_be_pickled():
     position = Position(1, 2)
     next(position.count(iter("a")))
     again = pickle.loads(pickle.dumps(position))
-    assert (again.epoch, again.delivered) == (1, 3)
+    assert (again.epoch, again.delivered, again.is_over) == (1, 3, False)
+    assert pickle.loads(pickle.dumps(Position(is_over=True))).is_over

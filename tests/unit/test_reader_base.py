@@ -89,6 +89,7 @@ def test_a_state_is_small_json():
         "version": 1,
         "epoch": 0,
         "delivered": 1,
+        "over": False,
         "seed": 3,
         "world_size": 1,
         "earlier_worlds": [],
@@ -131,6 +132,31 @@ def test_state_at_the_end_resumes_to_nothing_and_then_the_next_epoch():
     assert list(again) == []
     assert again.state_dict() == state
     assert list(again) == [(1, 0), (1, 1)]
+
+
+def test_a_pass_that_is_over_is_not_read_again():
+    source = Watched(3)
+    reader = rd.filter(bool, source)
+    list(reader)
+    state = reader.state_dict()
+    assert state["over"]
+    again = rd.filter(bool, source)
+    again.load_state_dict(state)
+    assert list(again) == []
+    assert source.num_read == 3
+    assert list(again) == [1, 2]
+
+
+def test_a_pass_that_was_left_is_not_over():
+    reader = firstn(digits, 2)
+    samples = reader()
+    assert [next(samples), next(samples)] == [0, 1]
+    assert not reader.state_dict()["over"]
+    samples.close()
+    assert not reader.state_dict()["over"]
+    with pytest.raises(ZeroDivisionError):
+        list(failed := map_readers(lambda sample: 1 / sample, digits))
+    assert not failed.state_dict()["over"]
 
 
 def test_state_before_anything_is_the_beginning():
@@ -244,6 +270,15 @@ def test_what_does_not_repeat_its_order_has_no_state(reader, match):
 
 def test_a_shuffle_that_changes_nothing_needs_no_seed():
     assert shuffle(digits, 1).state_dict()["seed"] is None
+
+
+def test_every_stage_is_named_once():
+    shared = firstn(digits, 3)
+    reader = rd.chain(batch(shared, 2), rd.compose(shared, shared))
+    assert [stage.name for stage in reader.stages()] == ["chain", "batch", "firstn", "compose"]
+    for _ in range(30):
+        reader = rd.chain(reader, reader)
+    assert len(list(reader.stages())) == 34
 
 
 def test_only_the_outermost_reader_counts():

@@ -10,7 +10,7 @@ from support.readers import BrokenError, counting, taken_until
 
 import gpufeed as gf
 from gpufeed.errors import FieldError
-from gpufeed.reader import Skip, batch, buffered, firstn, map_readers, repeat
+from gpufeed.reader import Skip, batch, buffered, chain, firstn, map_readers, repeat
 from gpufeed.reader.skipping import NUM_ORDINALS, SkipLog, Skipped, skip_policy
 
 
@@ -107,6 +107,23 @@ def test_the_consumer_sees_what_every_stage_skipped():
     reader = batch(buffered(map_readers(fail_on(5), inner, on_error="skip"), 2), 4)
     assert list(reader) == [[1, 2, 3, 4], [6, 7, 8]]
     assert reader.skipped() == {"count": 2, "ordinals": [0, 4]}
+
+
+def test_a_stage_that_is_read_twice_is_counted_once_a_time():
+    stage = map_readers(fail_on(1), counting(3), on_error="skip")
+    reader = chain(stage, stage)
+    assert list(reader) == [0, 2, 0, 2]
+    assert reader.skipped() == {"count": 2, "ordinals": [1, 1]}
+
+
+def test_stats_of_a_feed_reader_count_what_was_skipped():
+    with gf.program_guard(gf.Program()):
+        feeder = gf.DataFeeder([gf.data("x", [1], "int64")], "cpu")
+    samples = map_readers(fail_on(1, 3), counting(6), on_error="skip")
+    reader = feeder.decorate_reader(batch(samples, 2))
+    assert [feed["x"].numpy().ravel().tolist() for feed in reader] == [[0, 2], [4, 5]]
+    assert reader.stats().num_skipped == 2
+    assert reader.state_dict()["skipped"] == {"count": 2, "ordinals": [1, 3]}
 
 
 def test_resuming_runs_again_and_counts_again():
