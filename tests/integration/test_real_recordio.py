@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import random
+import tracemalloc
 import zlib
 from pathlib import Path
 
 import pytest
+from support.readers import taken_until
 
 from gpufeed import RecordIOWriter, creator
+from gpufeed.errors import FormatError
 from gpufeed.formats import Source
 from gpufeed.formats.recordio.chunks import ChunkReader
 from gpufeed.formats.recordio.layout import Header
@@ -75,3 +79,31 @@ def _headers(path: Path) -> list[Header]:
     with Source(str(path)).open() as stream:
         chunks = ChunkReader(stream, path.stat().st_size)
         return [chunk.header for chunk in iter(chunks.read, None)]
+
+
+@pytest.mark.parametrize("name", ["fluid-plain", "fluid-snappy", "go-snappy-pickle"])
+def test_what_is_left_of_a_mutated_file_is_what_was_written(tmp_path: Path, name: str) -> None:
+    pytest.importorskip("cramjam", reason="needs cramjam")
+    whole = (DATA / f"{name}.recordio").read_bytes()
+    written = set(creator.recordio(DATA / f"{name}.recordio"))
+    generator = random.Random(name)
+    tracemalloc.start()
+    try:
+        for _ in range(100):
+            content = bytearray(whole)
+            for _ in range(generator.randint(1, 4)):
+                # Half of the time in the first chunk's header or behind it, where it hurts most.
+                end = generator.choice([60, len(content)])
+                at, width = generator.randrange(end), generator.randint(0, 6)
+                content[at : at + width] = generator.randbytes(generator.randint(0, 6))
+            path = tmp_path / "mutated.recordio"
+            path.write_bytes(content)
+            found, error = taken_until(creator.recordio(path))
+            rest = list(creator.recordio(path, on_error="skip"))
+
+            assert error is None or isinstance(error, FormatError)
+            assert rest[: len(found)] == found
+            assert written.issuperset(rest)
+        assert tracemalloc.get_traced_memory()[1] < 40 * len(whole)
+    finally:
+        tracemalloc.stop()

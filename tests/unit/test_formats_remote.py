@@ -123,6 +123,8 @@ def test_a_web_server_without_ranges_is_a_stream() -> None:
         assert not stream.seekable()
         assert source.measure(stream) is None
         assert stream.read() == b"hello"
+        with pytest.raises(OSError, match="a: its server does not send parts of files"):
+            stream.raw.seek(0)
 
 
 def test_a_web_page_with_links_can_be_matched() -> None:
@@ -162,17 +164,26 @@ def test_a_server_that_is_not_there_is_a_format_error_with_the_url() -> None:
         locate(f"{address}/*")
 
 
-def test_a_failure_in_the_middle_names_the_url(memory: Any, monkeypatch: Any) -> None:
-    memory.pipe("/a.txt", bytes(100_000))
+@pytest.mark.parametrize(
+    ("failure", "kind", "message"),
+    [
+        (TimeoutError(), FormatError, "cannot be read: TimeoutError"),
+        (KeyError("reset by peer"), FormatError, "cannot be read: 'reset by peer'"),
+        (FileNotFoundError("/a.txt"), MissingFile, "no such file"),
+    ],
+)
+def test_a_failure_in_the_middle_names_the_url(memory, monkeypatch, failure, kind, message) -> None:
+    memory.pipe("/a.txt", b"line\n" * 100_000)
 
     def fail(*_: object) -> bytes:
-        raise TimeoutError
+        raise failure
 
-    with Source("memory://a.txt").open() as stream:
-        assert len(stream.read(10)) == 10
-        monkeypatch.setattr(type(memory.store["/a.txt"]), "read", fail)
-        with pytest.raises(FormatError, match=r"^memory://a.txt: cannot be read: TimeoutError$"):
-            stream.read()
+    lines = iter(creator.text_file("memory://a.txt"))
+    assert next(lines) == "line"
+    monkeypatch.setattr(type(memory.store["/a.txt"]), "read", fail)
+    with pytest.raises(kind, match=f"^memory://a.txt: {message}$") as caught:
+        list(lines)
+    assert caught.value.__cause__ is failure
 
 
 def test_an_unknown_protocol_is_named() -> None:

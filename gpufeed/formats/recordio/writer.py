@@ -3,7 +3,8 @@
 A file that is cut between two chunks looks like a whole one. So a writer writes beside its path,
 under a name that no pattern for RecordIO files matches, and `RecordIOWriter.close` moves the file
 into place in one step. Until then, and for ever if the process dies or an exception leaves the
-``with`` block, what stood at the path before still stands there.
+``with`` block, what stood at the path before still stands there. A process that is killed leaves
+its unfinished ``.name.xxxxxxxx.part`` behind, which nobody reads.
 """
 
 from __future__ import annotations
