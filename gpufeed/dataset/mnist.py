@@ -2,56 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from gpufeed.creator import idx
 from gpufeed.errors import MissingFile
 from gpufeed.formats import PathLike
 from gpufeed.formats.source import SUFFIXES
-from gpufeed.reader.base import Reader, reading
+from gpufeed.reader.aligned import map_readers
+from gpufeed.reader.base import Reader
+from gpufeed.reader.sharding import ShardLike
 
 __all__ = ["test", "train"]
 
+Sample = tuple[npt.NDArray[np.float32], int]
 
-def train(folder: PathLike) -> Reader[Any]:
+
+def train(folder: PathLike, *, shard: ShardLike | None = None) -> Reader[Sample]:
     """Read the training set: ``(image, label)``, 60,000 times in the published files.
 
     An image is float32 ``(784,)`` in [-1, 1], a label an int in 0 .. 9.
 
     Args:
         folder: Holds ``train-images-idx3-ubyte`` and ``train-labels-idx1-ubyte``, also with a
-            suffix ``.gz``, ``.bz2``, ``.xz`` or ``.zst``.
+            suffix ``.gz``, ``.bz2`` or ``.xz``.
+        shard: The part to read, as for `creator.open`, sample by sample.
 
     Raises:
+        FieldError: ``shard`` is out of range.
         MissingFile: A file is not there.
         FormatError: When iterated: a file is damaged, or they differ in length.
 
     Source: ``paddle.dataset.mnist.train``, which gives the same samples.
     """
-    return _Mnist(folder, "train")
+    return _read(folder, "train", shard)
 
 
-def test(folder: PathLike) -> Reader[Any]:
+def test(
+    folder: PathLike,
+    *,
+    shard: ShardLike | None = None,  # noqa: PT028 - this is no test
+) -> Reader[Sample]:
     """Read the test set, from the files named ``t10k-...``; else as `train`."""
-    return _Mnist(folder, "t10k")
+    return _read(folder, "t10k", shard)
 
 
-class _Mnist(Reader[tuple[np.ndarray[Any, Any], int]]):
-    def __init__(self, folder: PathLike, part: str) -> None:
-        self._items = idx(
-            _find(folder, f"{part}-images-idx3-ubyte"), _find(folder, f"{part}-labels-idx1-ubyte")
-        )
-        super().__init__("mnist", self._items)
+def _read(folder: PathLike, part: str, shard: ShardLike | None) -> Reader[Sample]:
+    images = _find(folder, f"{part}-images-idx3-ubyte")
+    return map_readers(
+        _scaled, idx(images, _find(folder, f"{part}-labels-idx1-ubyte"), shard=shard)
+    )
 
-    def open(self, epoch: int, skip: int) -> Iterator[tuple[np.ndarray[Any, Any], int]]:
-        to_unit = np.float32(2 / 255)
-        with reading(self._items, epoch, skip) as items:
-            for image, label in items:
-                yield image.reshape(-1) * to_unit - np.float32(1), int(label)
+
+def _scaled(item: tuple[npt.NDArray[np.uint8], np.uint8]) -> Sample:
+    image, label = item
+    return image.reshape(-1) * np.float32(2 / 255) - np.float32(1), int(label)
 
 
 def _find(folder: PathLike, name: str) -> Path:

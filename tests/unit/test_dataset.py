@@ -36,6 +36,11 @@ def test_mnist_skips(folder: Path) -> None:
     assert [label for _, label in mnist.train(folder).open(0, 1)] == [8]
 
 
+def test_mnist_is_divided_over_ranks(folder: Path) -> None:
+    assert [label for _, label in mnist.train(folder, shard=(2, 1))] == [8]
+    assert mnist.train(folder).count() == 2
+
+
 def test_a_missing_part_is_named(folder: Path) -> None:
     with pytest.raises(MissingFile, match="t10k-images-idx3-ubyte: no such file"):
         mnist.test(folder)
