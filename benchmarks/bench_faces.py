@@ -13,7 +13,7 @@ Not measured: files, whose reading costs the same in both, and ``check=True``.
 
 Command: ``python benchmarks faces``
 
-Last result (virtual machine, 2 cores of an Intel Xeon that other work kept busy, Python 3.11.7): CPU
+Last result (virtual machine, 2 cores of an Intel Xeon that other work kept busy, Python 3.11): CPU
 time over that of the decorators, medians of 20 rounds in turn: 0.93 to 1.04 in one thread and 0.96
 to 1.10 with threads, where a second run of the decorators gives 0.96 to 1.02 and 0.95 to 1.07. In
 the quietest rounds a batch of 128 takes 4 us more. Wall times say less: they spread by half.
