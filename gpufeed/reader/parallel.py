@@ -234,7 +234,7 @@ class _Xmap(Reader[R]):
         sent: Channel[None] = Channel()
         with pool, ThreadGroup(self.name, window.grants, sent, pool) as group:
             pool.give_work([pack(self.name, work, {"mapper": self._mapper})])
-            group.start("xmap-reader", partial(_send, source, pool), sent)
+            group.start("xmap-reader", partial(_send, source, pool, begin), sent)
             yield from _arrived(pool, begin, self._timeout_s, work.stops_at_error)
 
     def count(self) -> int | None:
@@ -323,20 +323,30 @@ def _go_on() -> None:
     """Let what is queued behind a failure be mapped."""
 
 
-def _send(source: Callable[[], Outcomes], pool: Pool) -> Iterator[None]:
-    """Send the samples to the workers, then tell the consumer how many there are."""
+def _send(source: Callable[[], Outcomes], pool: Pool, number: int) -> Iterator[None]:
+    """Send the samples to the workers, then tell the consumer how many there are.
+
+    Args:
+        source: Of the samples, and of the failure that may end them.
+        pool: Of the workers.
+        number: Of the first sample.
+    """
     assert pool.tasks is not None
-    number = -1
-    with closing(source()) as outcomes:
-        for number, kind, value in outcomes:
-            if kind == Kind.FAILURE:
-                pool.tell(Entry(number, kind, value))
-                break
-            if not pool.tasks.put(number, kind, value):
-                return
-            del value
-    pool.tell(Entry(number + 1, Kind.END, None))
-    pool.end_tasks()
+    end = Entry(number, Kind.END, None)
+    try:
+        with closing(source()) as outcomes:
+            for number, kind, value in outcomes:
+                end = Entry(number, kind, value)
+                if kind == Kind.FAILURE:
+                    break
+                if not pool.tasks.put(number, kind, value):
+                    return
+                end = Entry(number + 1, Kind.END, None)
+                del value
+        pool.tell(end)
+        pool.end_tasks()
+    except BaseException as error:  # noqa: BLE001 - handed to the consumer's thread
+        pool.tell(Entry(end.number, Kind.FAILURE, error))
     yield from ()
 
 

@@ -64,9 +64,9 @@ class Record(NamedTuple):
         return _RECORD.pack(*self)
 
     @classmethod
-    def end(cls, sender: int = 0) -> Record:
-        """Return the record that stands for no frame."""
-        return cls(sender, 0, 0, 0, 0, 0)
+    def end(cls) -> Record:
+        """Return the record that stands for no frame: nothing more comes."""
+        return cls(0, 0, 0, 0, 0, 0)
 
     @classmethod
     def unpack(cls, records: bytes) -> list[Record]:

@@ -77,13 +77,15 @@ class Pool:
         self._local: deque[Entry] = deque()
         self._poll = select.poll()
         try:
-            self._results, self._tell = self._pipe()
+            self._results, results_end = self._pipe()
+            self._notices, self._notify = self._pipe()
             os.set_blocking(self._results, False)
             self._poll.register(self._results, select.POLLIN)
+            self._poll.register(self._notices, select.POLLIN)
             if has_tasks:
                 self._tasks = _Tasks(stage, self._pipe(), self._pipe())
             for number in range(num_workers):
-                worker = _Worker(stage, number, self._tell, self._pipe(), self._tasks)
+                worker = _Worker(stage, number, results_end, self._pipe(), self._tasks)
                 self._workers.append(worker)
                 self._poll.register(worker.sentinel, select.POLLIN)
             self._inbox = Inbox(
@@ -103,7 +105,7 @@ class Pool:
     def give_work(self, payloads: Sequence[Payload]) -> None:
         """Let the workers begin, each with its own payload, or all with the only one."""
         for worker, payload in zip(self._workers, cycle(payloads), strict=False):
-            worker.begin(payload, self._tell, self._max_entries)
+            worker.begin(payload, self._max_entries)
         if self._tasks is not None:
             self.tasks = self._tasks.outbox(self._max_entries, payloads[0])
             self._close_fds(self._tasks.of_workers)
@@ -111,14 +113,19 @@ class Pool:
 
     def tell(self, entry: Entry) -> None:
         """Deliver an entry of this process to the consumer; from any thread."""
-        self._local.append(entry)
-        os.write(self._tell, Record.end(_SELF).pack())
+        with self._ending:
+            if not self._is_closed:
+                self._local.append(entry)
+                os.write(self._notify, b"!")
 
     def end_tasks(self) -> None:
         """Say that no more samples come, so that workers end when they have mapped the rest."""
-        if self.tasks is not None and self._tasks is not None:
-            self.tasks.send()
-            self._tasks.end(len(self._workers))
+        if self.tasks is None or self._tasks is None:
+            return
+        self.tasks.send()
+        with self._ending:
+            if not self._is_closed:
+                self._tasks.end(len(self._workers))
 
     def took(self, number: int, num_samples: int, nbytes: int) -> None:
         """Let a worker that reads go on for so many samples more."""
@@ -138,7 +145,7 @@ class Pool:
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
-            arrived = [arrival for record in self._read() for arrival in self._open(record)]
+            arrived = self._take_results()
             if arrived:
                 return arrived
             self._inbox.give_back()
@@ -147,16 +154,13 @@ class Pool:
                 return []
             if not ready and timeout_s is not None and self._is_starting():
                 deadline = time.monotonic() + timeout_s
-                continue
-            if not ready:
+            elif not ready:
                 raise ReaderTimeout(
                     f"{self.stage}: no sample arrived in {timeout_s} s; {self._doing()}"
                 )
-            if self._results not in ready:
-                ended = [worker for worker in self._workers if worker.sentinel in ready]
-                # All that they have sent is in the pipe by now.
-                arrived = [arrival for record in self._read() for arrival in self._open(record)]
-                arrived += [arrival for worker in ended for arrival in self._bury(worker)]
+            elif self._results not in ready:
+                # All that was sent by those who have ended is in the pipe by now.
+                arrived = [*self._take_results(), *self._take_notices(ready)]
                 if arrived:
                     return arrived
 
@@ -213,11 +217,21 @@ class Pool:
                 self._fds.remove(fd)
                 os.close(fd)
 
-    def _read(self) -> list[Record]:
+    def _take_results(self) -> list[Arrival]:
         try:
-            return Record.unpack(os.read(self._results, RECORD_NBYTES * 64))
+            records = os.read(self._results, RECORD_NBYTES * 64)
         except BlockingIOError:
             return []
+        return [arrival for record in Record.unpack(records) for arrival in self._open(record)]
+
+    def _take_notices(self, ready: set[int]) -> Iterator[Arrival]:
+        """Yield what else there is to know: of workers that have ended, and of this process."""
+        for worker in self._workers:
+            if worker.sentinel in ready:
+                yield from self._bury(worker)
+        if self._notices in ready:
+            for _ in os.read(self._notices, 64):
+                yield _SELF, self._local.popleft(), 0
 
     def _wait(self, deadline: float | None) -> set[int]:
         wait_ms = None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000
@@ -228,9 +242,6 @@ class Pool:
         return is_early and any(worker.is_starting() for worker in self._workers)
 
     def _open(self, record: Record) -> Iterator[Arrival]:
-        if record.sender == _SELF:
-            yield _SELF, self._local.popleft(), 0
-            return
         worker = self._workers[record.sender]
         worker.num_frames = record.frame
         entries = self._inbox.open(record)
@@ -297,6 +308,7 @@ class _Worker:
         self.is_done = False
         returns_end, self.returns = returns
         self.inherited = [returns_end]
+        self._results_end = results
         self._tasks = tasks
         self._control, theirs = socket.socketpair()
         self.segment = Segment.create(stage)
@@ -309,13 +321,13 @@ class _Worker:
         self._pidfd = os.pidfd_open(self.process.pid) if has_pidfd else -1
         self.sentinel = self._pidfd if has_pidfd else self._control.fileno()
 
-    def begin(self, payload: Payload, results: int, max_entries: int) -> None:
+    def begin(self, payload: Payload, max_entries: int) -> None:
         """Tell it what to do."""
         setup = Setup(
             argv=list(sys.argv),
             sender=self.number,
             segment=self.segment.fileno(),
-            records=results,
+            records=self._results_end,
             returns=self.inherited[0],
             tasks=None if self._tasks is None else self._tasks.inherited,
             max_entries=max_entries,
@@ -349,7 +361,7 @@ class _Worker:
     def hang_up(self) -> None:
         """Close what it waits for."""
         with suppress(OSError):  # it has hung up itself
-            self._control.shutdown(socket.SHUT_RDWR)
+            self._control.shutdown(socket.SHUT_WR)  # its own end stays: it is how its end is seen
 
     def end(self, deadline: float) -> None:
         """Wait until it has ended, and from ``deadline`` on make it."""

@@ -76,10 +76,15 @@ def pack_setup(setup: Setup) -> bytes:
     return _LENGTH.pack(len(data)) + data
 
 
-def _receive_setup(control_fd: int) -> Setup:
+def _receive_setup(control_fd: int) -> Setup | None:
+    """Return what the parent sends; None if it has nothing to do after all."""
     with open(control_fd, "rb", closefd=False) as stream:
-        (length,) = _LENGTH.unpack(stream.read(_LENGTH.size))
-        return Setup(*pickle.loads(stream.read(length)))
+        head = stream.read(_LENGTH.size)
+        if len(head) == _LENGTH.size:
+            data = stream.read(*_LENGTH.unpack(head))
+            if len(data) == _LENGTH.unpack(head)[0]:
+                return Setup(*pickle.loads(data))
+    return None
 
 
 class Work(Protocol):
@@ -203,6 +208,8 @@ def main(control_fd: int) -> None:
     """Run what the parent asks for; the whole life of a worker."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     setup = _receive_setup(control_fd)
+    if setup is None:
+        return
     sys.argv[:] = setup.argv
     outbox = Outbox(
         Segment(setup.segment),
@@ -214,15 +221,22 @@ def main(control_fd: int) -> None:
     )
     threading.Thread(target=_end_with_parent, args=(control_fd, outbox), daemon=True).start()
     try:
-        work = pickle.loads(setup.payload)
-    except BaseException as error:  # noqa: BLE001 - handed to the consumer
-        error.add_note("while a worker process unpickled what it is to run")
-        outbox.put(-1, Kind.FAILURE, error, is_last=True)
-    else:
+        work = _unpickled(setup.payload)
         outbox.say_ready()
         work(_tasks(setup), outbox)
+    except BaseException as error:  # noqa: BLE001 - handed to the consumer
+        outbox.put(-1, Kind.FAILURE, error, is_last=True)
     outbox.put(-1, Kind.DONE, None, is_last=True)
     outbox.close()
+
+
+def _unpickled(payload: bytes) -> Work:
+    try:
+        work: Work = pickle.loads(payload)
+    except BaseException as error:
+        error.add_note("while a worker process unpickled what it is to run")
+        raise
+    return work
 
 
 def _tasks(setup: Setup) -> Iterator[tuple[Entry, bool]]:

@@ -63,10 +63,11 @@ def is_no_sample():
 
 
 def with_fault(fault):
-    """A mapper that has the fault at sample `AT`."""
+    """A mapper that has the fault at sample `AT`, or several where a dict says."""
+    faults = fault if isinstance(fault, dict) else {AT: fault}
 
     def mapper(sample):
-        return fault() if sample == AT else sample
+        return faults[sample]() if sample in faults else sample
 
     return mapper
 
@@ -155,13 +156,21 @@ def test_it_raises(stage):
         assert re.search(rf"raised in process \d+, at sample {AT}:\n.*in raises\n", note, re.DOTALL)
 
 
-@pytest.mark.parametrize("stage", IN_PROCESSES)
+DEATHS = [
+    (is_killed, r"was killed by SIGKILL \(as the system does when memory runs out\)"),
+    (crashes, "was killed by SIGSEGV"),
+    (exits, "exited with status 3"),
+]
+# Each fault in each column, but for what is the same to all: there, one of each kind of worker.
+ONE_OF_EACH = ["xmap ordered", "isolate"]
+
+
 @pytest.mark.parametrize(
-    ("fault", "how"),
+    ("stage", "fault", "how"),
     [
-        (is_killed, r"was killed by SIGKILL \(as the system does when memory runs out\)"),
-        (crashes, "was killed by SIGSEGV"),
-        (exits, "exited with status 3"),
+        (stage, *death)
+        for death in DEATHS
+        for stage in (IN_PROCESSES if death[0] is is_killed else ONE_OF_EACH)
     ],
 )
 def test_its_process_dies(stage, fault, how):
@@ -176,7 +185,7 @@ def test_its_process_dies(stage, fault, how):
     assert time.monotonic() - begin < 20  # what matters is that it is no timeout that tells
 
 
-@pytest.mark.parametrize("stage", {**IN_PROCESSES})
+@pytest.mark.parametrize("stage", IN_PROCESSES)
 def test_it_never_returns_with_a_timeout(stage):
     samples = ALL[stage](never_returns, timeout_s=0.3)()
     taken, error = taken_until(samples)
@@ -186,17 +195,11 @@ def test_it_never_returns_with_a_timeout(stage):
 
 
 @pytest.mark.parametrize("stage", ALL)
-def test_a_huge_sample(stage):
-    taken = list(ALL[stage](is_huge))
+def test_a_huge_sample_and_none_are_samples(stage):
+    taken = list(ALL[stage]({AT: is_huge, AT + 1: is_none}))
     (huge,) = (sample for sample in taken if isinstance(sample, np.ndarray))
     assert huge.nbytes == HUGE * 4
     assert huge[0] == huge[-1] == 1.5
-    assert len(taken) == (2 * NUM if stage in BEFORE else NUM)
-
-
-@pytest.mark.parametrize("stage", ALL)
-def test_none_is_a_sample(stage):
-    taken = list(ALL[stage](is_none))
     assert sum(sample is None for sample in taken) == 1
     assert len(taken) == (2 * NUM if stage in BEFORE else NUM)
 
@@ -261,8 +264,14 @@ def leave_to_the_collector(samples):
 LEAVING = [leave_by_break, leave_by_error, leave_to_the_collector]
 
 
-@pytest.mark.parametrize("leave", LEAVING)
-@pytest.mark.parametrize("stage", IN_PROCESSES)
+@pytest.mark.parametrize(
+    ("stage", "leave"),
+    [
+        (stage, leave)
+        for leave in LEAVING
+        for stage in (IN_PROCESSES if leave is leave_by_break else ONE_OF_EACH)
+    ],
+)
 def test_leaving_one_that_never_returns(stage, leave):
     leave(ALL[stage](never_returns)())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from support.readers import counting
 
 from gpufeed import reader as rd
-from gpufeed.errors import ReaderError
+from gpufeed.errors import ReaderError, WorkerDied
 from gpufeed.reader.processes import _places
 from gpufeed.reader.skipping import Skip
 
@@ -325,3 +326,46 @@ def test_counts_are_those_of_the_source():
 def test_the_repr_shows_how_samples_are_mapped():
     reader = rd.xmap_readers(abs, counting(3), 2, 4, processes=True)
     assert repr(reader).endswith("process_num=2, buffer_size=4, order=False, processes=True)")
+
+
+@pytest.mark.parametrize("stage", ["isolate", "xmap"])
+def test_systems_without_pidfd_and_memfd(stage, monkeypatch):
+    monkeypatch.delattr(os, "pidfd_open", raising=False)
+    monkeypatch.delattr(os, "memfd_create", raising=False)
+    assert list(MAKERS[stage](counting(5))) == list(range(5))
+
+    def dies():
+        yield 0
+        os._exit(7)
+
+    samples = rd.isolate(dies)()
+    assert next(samples) == 0
+    with pytest.raises(WorkerDied, match="exited with status 7"):
+        next(samples)
+
+    def hangs():
+        yield 0
+        threading.Event().wait()
+
+    samples = rd.isolate(hangs)()
+    assert next(samples) == 0
+    samples.close()
+
+
+def test_a_worker_that_is_not_given_work_ends_in_silence(capfd):
+    lock = threading.Lock()
+    with pytest.raises(ReaderError, match=r"xmap_readers.mapper must be picklable"):
+        list(rd.xmap_readers(lambda sample: lock, counting(3), 2, 2, processes=True))
+    assert capfd.readouterr() == ("", "")
+
+
+class Unhelpful:
+    def __reduce__(self):
+        return int, ("no number",)
+
+
+def test_what_a_worker_cannot_unpickle_is_told():
+    unhelpful = Unhelpful()
+    with pytest.raises(ValueError, match="no number") as caught:
+        list(rd.isolate(lambda: [unhelpful]))
+    assert "while a worker process unpickled" in "".join(caught.value.__notes__)
