@@ -118,10 +118,14 @@ class _Merge(Reader[T]):
             source = stack.enter_context(reading(reader, epoch, share))
             if count is None and share:
                 # That there is one more sample is the only sign that there were so many.
-                first = list(islice(source, 1))
-                if not first:
-                    return None
-                source = chain(_emptied(first), source)
+                try:
+                    first = list(islice(source, 1))
+                except Exception as error:  # noqa: BLE001 - raised when it is this reader's turn
+                    source = map(_raise, [error])
+                else:
+                    if not first:
+                        return None
+                    source = chain(_emptied(first), source)
             sources.append(source)
         return sources
 
@@ -192,6 +196,10 @@ def _merge(sources: list[Iterator[T]], choices: Iterable[int]) -> Iterator[T]:
 
 def _is_weight(value: Any) -> bool:
     return isinstance(value, Real) and value is not True and 0 < float(value) < math.inf
+
+
+def _raise(error: Exception) -> Any:
+    raise error
 
 
 def _emptied(samples: list[T]) -> Iterator[T]:

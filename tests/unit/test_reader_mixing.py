@@ -121,6 +121,13 @@ def test_failures_arrive_after_the_samples_before():
     assert isinstance(error, BrokenError)
 
 
+def test_a_failure_behind_what_is_skipped_arrives_in_its_turn():
+    reader = interleave(counting(9), failing(3))
+    taken, error = taken_until(reader.open(0, 6))
+    assert taken == [3]
+    assert isinstance(error, BrokenError)
+
+
 def test_all_sources_are_closed():
     sources = [Watched(5), Watched(50)]
     samples = interleave(*sources)()
