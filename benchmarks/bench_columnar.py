@@ -17,7 +17,12 @@ pyarrow's own.
 
 Command: ``python benchmarks columnar``
 
-Last result: none yet.
+Last result (virtual machine, 2 cores of an AMD EPYC under a load of 6 to 9 by other work, Python
+3.11, pyarrow 26, two runs): list column 1.14 and 1.51 times pyarrow's own read, 1.19 times in CPU
+time. First sample behind 999,000: npy 1 to 2 ms, Arrow 14 to 24 ms, Parquet 92 to 157 ms, which is
+0.7 to 1.1 times reading the row group by hand (26 to 44 ms both, where the cores were free). Rows:
+Parquet 2.0 to 2.3 times whole record batches, a fifth to a sixth of what Python objects cost; Arrow
+0.7 to 1.3 us a row.
 """
 
 from __future__ import annotations
