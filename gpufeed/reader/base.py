@@ -223,7 +223,8 @@ class Reader(ABC, Generic[T]):
         if self._skipped_before is not None:
             return dict(self._skipped_before)
         logs = [stage._skipped for stage in self.stages()]
-        ordinals = [ordinal for log in reversed(logs) for ordinal in list(log.ordinals)]
+        # Copies, since threads that read ahead may be adding to them.
+        ordinals = [ordinal for log in reversed(logs) for ordinal in log.ordinals.copy()]
         return {"count": sum(log.count for log in logs), "ordinals": ordinals[-NUM_ORDINALS:]}
 
     def close(self) -> None:
@@ -290,13 +291,13 @@ class Reader(ABC, Generic[T]):
                 yield stage
                 waiting += (each for each in reversed(stage.sources) if isinstance(each, Reader))
 
-    def ordinals(self, epoch: int) -> tuple[int, int]:
+    def ordinals(self) -> tuple[int, int]:
         """Return ``(first, step)``: sample ``k`` here is number ``first + k * step`` of all ranks'.
 
         That is ``(0, 1)`` for a pass that no `shard` divides.
         """
         readers = [source for source in self.sources if isinstance(source, Reader)]
-        first, step = readers[0].ordinals(epoch) if readers else (0, 1)
+        first, step = readers[0].ordinals() if readers else (0, 1)
         if self.division is None:
             return first, step
         first += (num_taken_by(self.worlds) + self.division.index) * step

@@ -103,4 +103,4 @@ def pass_rng(reader: Reader[Any], seed: int, epoch: int) -> PassRng:
     num_below = sum("rng" in stage.parameters for stage in reader.stages()) - 1
     words = np.random.SeedSequence(seed, spawn_key=(epoch, _PURPOSE, max(0, num_below)))
     key = words.generate_state(2, np.uint64).tolist()
-    return PassRng((key[0], key[1]), *reader.ordinals(epoch))
+    return PassRng((key[0], key[1]), *reader.ordinals())
