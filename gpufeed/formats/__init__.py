@@ -24,7 +24,7 @@ from gpufeed.formats.recordio import RecordIOFile, check_recordio
 from gpufeed.formats.source import PathLike, Source, locate
 from gpufeed.formats.svmlight import check_svmlight, read_svmlight
 from gpufeed.formats.text import read_text
-from gpufeed.formats.webdataset import WebDatasetFile
+from gpufeed.formats.webdataset import WebDatasetFile, check_webdataset
 
 __all__ = [
     "Format",
@@ -156,5 +156,5 @@ register("jsonl", read_jsonl, endings=[".jsonl", ".ndjson"], check=check_jsonl)
 register("npy", read_npy, endings=[".npy", ".npz"], check=check_npy)
 register("parquet", read_parquet, endings=[".parquet", ".pq"], check=check_parquet)
 register("arrow", read_arrow, endings=[".arrow", ".feather", ".ipc"], check=check_arrow)
-register("webdataset", WebDatasetFile, endings=[".tar"])
+register("webdataset", WebDatasetFile, endings=[".tar"], check=check_webdataset)
 register("recordio", RecordIOFile, endings=[".recordio", ".rec"], check=check_recordio)

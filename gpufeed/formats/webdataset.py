@@ -22,7 +22,7 @@ from gpufeed.formats.npy import parse_npy
 from gpufeed.formats.source import Source
 from gpufeed.formats.tar import Member, TarReader
 
-__all__ = ["WebDatasetFile"]
+__all__ = ["WebDatasetFile", "check_webdataset"]
 
 _NAME = re.compile(r"((?:.*/)?[^./][^./]*)\.([^/]+)", re.DOTALL)
 
@@ -96,6 +96,10 @@ class WebDatasetFile:
             except (ValueError, RecursionError) as error:
                 got = f"{sample[field][:40]!r} ({error})"
                 raise tar.error(at, f"{suffix} in {sample['__key__']}.{field}", got) from error
+
+
+def check_webdataset(*, decode: bool = False) -> None:
+    """Refuse options of other names than `WebDatasetFile` has; of those, any value will do."""
 
 
 def _samples(tar: TarReader) -> Iterator[tuple[str, Iterator[_File]]]:

@@ -302,6 +302,11 @@ def test_the_creator_reads_shards_one_after_the_other(tmp_path: Path) -> None:
         creator.webdataset(paths, shard="all")
 
 
+def test_options_of_other_names_are_refused_at_once() -> None:
+    with pytest.raises(TypeError, match="columns"):
+        creator.open("a.tar", columns=["jpg"])
+
+
 def test_numbers_in_binary_headers_are_read(tmp_path: Path) -> None:
     # GNU's way to write sizes that do not fit eleven octal digits.
     header = bytearray(plain_header("a.txt", 0))

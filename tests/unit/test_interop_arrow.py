@@ -171,6 +171,29 @@ def test_tensors_of_one_shape_are_items() -> None:
     np.testing.assert_array_equal(values, tensors[1:])
 
 
+class _Extension(pa.ExtensionType):  # type: ignore[misc]
+    """An extension of lists; with a shape, as Ray's tensors are."""
+
+    def __init__(self, shape: tuple[int, ...] | None = None) -> None:
+        if shape is not None:
+            self.shape = shape
+        super().__init__(pa.large_list(pa.int64()), "gpufeed.test")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return b""
+
+
+def test_extension_types_are_what_they_are_stored_as_or_tensors_of_their_shape() -> None:
+    storage = pa.array([[1, 2], [3, 4], [5, 6]], pa.large_list(pa.int64()))
+
+    lists = pa.ExtensionArray.from_storage(_Extension(), storage)[1:]
+    tensors = pa.ExtensionArray.from_storage(_Extension((2, 1)), storage)[1:]
+
+    assert as_lists(*unpack(lists, "x")) == [[3, 4], [5, 6]]
+    values, lod = unpack(tensors, "x")
+    assert (values.tolist(), lod) == ([[[3], [4]], [[5], [6]]], ())
+
+
 @pytest.mark.parametrize(
     ("rows", "kind", "count", "row"),
     [
