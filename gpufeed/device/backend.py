@@ -45,6 +45,9 @@ class Stream(Protocol):
     def call(self, work: Callable[[], object]) -> None:
         """Do ``work`` in stream order: on the host's thread of a virtual stream, else at once."""
 
+    def is_capturing(self) -> bool:
+        """Return whether work goes into a graph now, where no event may be recorded or awaited."""
+
 
 class Memory(Protocol):
     """An owned block of device memory, 256-byte aligned; freed with its last reference."""
@@ -74,15 +77,27 @@ class Backend(Protocol):
     def stream(self) -> Stream:
         """Make a stream that does not synchronize with any other by itself."""
 
-    def current_stream(self, stream: object | None = None) -> Stream | None:
-        """Return the stream the caller works on, or None where that is the host itself.
+    def consumer_streams(self) -> list[Stream]:
+        """Return the streams the caller works on now; none where that is the host itself.
 
-        Args:
-            stream: A stream the caller names instead (ours, or one with ``__cuda_stream__``).
+        That is the current stream of each library that has one: CuPy's, and torch's.
         """
+
+    def as_stream(self, stream: object) -> Stream:
+        """Return a stream the caller names: ours, or one with ``__cuda_stream__``, or a handle.
+
+        Raises:
+            PlaceError: It is no stream of this device.
+        """
+
+    def attach_thread(self) -> None:
+        """Let the calling thread, which is one of ours, work beside a capture in another."""
 
     def copy_to_device(self, source: HostBytes, target: Memory, nbytes: int, to: Stream) -> None:
         """Enqueue the copy of the first ``nbytes`` of ``source`` to ``target`` on stream ``to``."""
+
+    def copy_on_device(self, source: Memory, target: Memory, nbytes: int, to: Stream) -> None:
+        """Enqueue the copy of the first ``nbytes`` of one block of this device to another."""
 
     def view(self, memory: Memory, owner: object) -> Array:
         """Return ``memory`` as a one-dimensional uint8 array whose views keep ``owner`` alive."""

@@ -10,12 +10,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
 import cupy
 import numpy as np
+from cupy.cuda import runtime
 
 from gpufeed.device.backend import Array, Event, HostBytes, Memory, Stream
 from gpufeed.errors import PlaceError
@@ -31,10 +32,15 @@ __all__ = [
 ]
 
 
+# cudaErrorStreamCaptureImplicit: the legacy stream was asked while another one is captured, whose
+# capture any work on the legacy stream would end.
+_CAPTURE_IMPLICIT = 906
+
+
 def num_devices() -> int:
     """Return how many devices CuPy can use; 0 without a driver."""
     # getDeviceCount raises where there is no driver; is_available does not.
-    return int(cupy.cuda.runtime.getDeviceCount()) if cupy.cuda.is_available() else 0
+    return int(runtime.getDeviceCount()) if cupy.cuda.is_available() else 0
 
 
 def array_module() -> ModuleType:
@@ -97,6 +103,15 @@ class CudaStream:
         with cupy.cuda.Device(self.device_id), self.raw:
             work()
 
+    def is_capturing(self) -> bool:
+        """Return whether work goes into a graph now."""
+        try:
+            return bool(self.raw.is_capturing())
+        except runtime.CUDARuntimeError as error:
+            if error.status != _CAPTURE_IMPLICIT:
+                raise
+            return True
+
 
 class CudaBackend:
     """One CUDA device."""
@@ -111,46 +126,93 @@ class CudaBackend:
 
     def host_memory(self, nbytes: int) -> HostBytes:
         """Allocate page-locked host memory."""
-        with self._here():
-            pinned = cupy.cuda.PinnedMemoryPointer(cupy.cuda.PinnedMemory(max(nbytes, 1)), 0)
-        return np.frombuffer(pinned, np.uint8, nbytes)
+        block = self._allocate(cupy.cuda.PinnedMemory, nbytes, "page-locked host memory")
+        return np.frombuffer(cupy.cuda.PinnedMemoryPointer(block, 0), np.uint8, nbytes)
 
     def device_memory(self, nbytes: int) -> Memory:
         """Allocate device memory."""
-        try:
-            with self._here():
-                memory: Memory = _DeviceBytes(cupy.cuda.Memory(max(nbytes, 1)), nbytes)
-                return memory
-        except cupy.cuda.memory.OutOfMemoryError as error:
-            raise PlaceError(f"{self.place}: no room for a slab of {nbytes} bytes") from error
+        block = self._allocate(cupy.cuda.Memory, nbytes, "device memory")
+        memory: Memory = _DeviceBytes(block, nbytes)
+        return memory
+
+    def _allocate(self, allocate: Callable[[int], Any], nbytes: int, kind: str) -> Any:
+        """Allocate from the driver; where it refuses, again without what libraries keep free."""
+        nbytes = max(nbytes, 1)
+        with self._here():
+            block = _allocate_if_there_is_room(allocate, nbytes)
+            if block is None:
+                _free_cached_memory()
+                block = _allocate_if_there_is_room(allocate, nbytes)
+            if block is not None:
+                return block
+            free, total = runtime.memGetInfo()
+        raise PlaceError(
+            f"{self.place}: no room for a slab of {nbytes:,} bytes of {kind}; "
+            f"the device has {free:,} of {total:,} bytes left"
+        )
 
     def stream(self) -> CudaStream:
         """Make a non-blocking stream."""
         with self._here():
             return CudaStream(self._device_id, cupy.cuda.Stream(non_blocking=True))
 
-    def current_stream(self, stream: object | None = None) -> Stream:
-        """Return CuPy's current stream of this device, or the one the caller names."""
+    def consumer_streams(self) -> list[Stream]:
+        """Return CuPy's current stream of this device, and torch's if that is another."""
+        streams: list[Stream] = [
+            CudaStream(self._device_id, cupy.cuda.get_current_stream(self._device_id))
+        ]
+        torch = sys.modules.get("torch")
+        if torch is not None and torch.cuda.is_initialized():
+            current = self.as_stream(torch.cuda.current_stream(self._device_id))
+            if current not in streams:
+                streams.append(current)
+        return streams
+
+    def as_stream(self, stream: object) -> Stream:
+        """Return a stream of CuPy, torch or any library, or a bare handle, as one of ours."""
+        if isinstance(stream, CudaStream):
+            return stream
+        if isinstance(stream, int):
+            stream = _Handle(stream)
+        elif isinstance(handle := getattr(stream, "cuda_stream", None), int):
+            stream = _Handle(handle, stream)  # torch's, which has no protocol in older versions
+        elif not hasattr(stream, "__cuda_stream__"):
+            raise PlaceError(
+                f"{self.place}: stream must have __cuda_stream__ or be a handle, got {stream!r}"
+            )
         with self._here():
-            if stream is None:
-                return CudaStream(self._device_id, cupy.cuda.get_current_stream())
-            if isinstance(stream, CudaStream):
-                return stream
-            if isinstance(stream, int):
-                stream = _Handle(stream)
             return CudaStream(self._device_id, cupy.cuda.Stream.from_external(stream))
+
+    def attach_thread(self) -> None:
+        """Let the calling thread allocate and ask events while another one captures a graph.
+
+        A capture in CUDA's strictest mode, which is torch's default, fails if any thread of the
+        process does so that has not said that it takes no part.
+        """
+        try:
+            from cuda.bindings import driver
+        except ImportError:  # numba-cuda, which runs the kernels, brings it from 0.20 on
+            return
+        with self._here():
+            runtime.free(0)  # gives the thread its context
+            driver.cuThreadExchangeStreamCaptureMode(
+                driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+            )
 
     def copy_to_device(self, source: HostBytes, target: Memory, nbytes: int, to: Stream) -> None:
         """Enqueue the copy."""
+        self._copy(source.ctypes.data, target, nbytes, runtime.memcpyHostToDevice, to)
+
+    def copy_on_device(self, source: Memory, target: Memory, nbytes: int, to: Stream) -> None:
+        """Enqueue the copy."""
+        assert isinstance(source, _DeviceBytes)
+        self._copy(source.memory.ptr, target, nbytes, runtime.memcpyDeviceToDevice, to)
+
+    def _copy(self, address: int, target: Memory, nbytes: int, kind: int, to: Stream) -> None:
         assert isinstance(target, _DeviceBytes)
         assert isinstance(to, CudaStream)
-        cupy.cuda.runtime.memcpyAsync(
-            target.memory.ptr,
-            source.ctypes.data,
-            nbytes,
-            cupy.cuda.runtime.memcpyHostToDevice,
-            to.raw.ptr,
-        )
+        with self._here():
+            runtime.memcpyAsync(target.memory.ptr, address, nbytes, kind, to.raw.ptr)
 
     def view(self, memory: Memory, owner: object) -> Array:
         """Return the memory as uint8; its views keep ``owner`` alive."""
@@ -171,7 +233,8 @@ class CudaBackend:
         """Enqueue the fill."""
         assert isinstance(memory, _DeviceBytes)
         assert isinstance(on, CudaStream)
-        cupy.cuda.runtime.memsetAsync(memory.memory.ptr, value, memory.nbytes, on.raw.ptr)
+        with self._here():
+            runtime.memsetAsync(memory.memory.ptr, value, memory.nbytes, on.raw.ptr)
 
     def from_host(self, array: np.ndarray[Any, Any]) -> Array:
         """Copy the array."""
@@ -187,12 +250,31 @@ class CudaBackend:
 
 @dataclass(frozen=True)
 class _Handle:
-    """A stream as DLPack hands it over, a bare ``cudaStream_t``; 1 and 2 are CUDA's own."""
+    """A bare ``cudaStream_t``, as DLPack hands it over (1 and 2 are CUDA's own), and its owner."""
 
     handle: int
+    owner: object = field(default=None, compare=False)  # kept alive as long as the stream is used
 
     def __cuda_stream__(self) -> tuple[int, int]:
         return 0, self.handle
+
+
+def _allocate_if_there_is_room(allocate: Callable[[int], Any], nbytes: int) -> Any:
+    try:
+        return allocate(nbytes)
+    except runtime.CUDARuntimeError as error:
+        if error.status != runtime.errorMemoryAllocation:
+            raise
+        return None
+
+
+def _free_cached_memory() -> None:
+    """Give back to the driver what CuPy and torch keep for later."""
+    cupy.get_default_memory_pool().free_all_blocks()
+    cupy.get_default_pinned_memory_pool().free_all_blocks()
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
 
 
 class _DeviceBytes:

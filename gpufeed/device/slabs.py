@@ -145,7 +145,10 @@ class SlabRing(Generic[MemoryT]):
 
     Attributes:
         nbytes: Bytes of all slabs, free, taken and leased.
-        blocked_s: Seconds `acquire` has waited for the consumer to drop a feed.
+        leased_nbytes: Bytes of the slabs of delivered feeds that were not taken back yet.
+        blocked_s: Seconds the producer has waited for the consumer to drop a feed, or for a stream
+            to be done with a slab.
+        is_waiting_for_stream: Whether the producer does the latter right now.
         num_made: Slabs made so far.
         num_taken: Slabs that are not free.
         num_held: Delivered feeds that were not taken back yet, the current one included.
@@ -170,6 +173,8 @@ class SlabRing(Generic[MemoryT]):
         self._closed = False
         self._capacity = 0
         self.nbytes = 0
+        self.leased_nbytes = 0
+        self.is_waiting_for_stream = False
         self.blocked_s = 0.0
         self.num_made = 0
         self.num_taken = 0
@@ -199,13 +204,39 @@ class SlabRing(Generic[MemoryT]):
             return slab
         try:
             if outgrown is not None:
-                outgrown.wait()  # a stream may still read it
+                self._wait_for(outgrown)
                 outgrown = None  # its memory makes room for the new one
             return self._make(nbytes)
         except BaseException:
             with self._lock:
                 self.num_taken -= 1
             raise
+
+    def acquire_idle(self, nbytes: int) -> Slab[MemoryT]:
+        """Take a slab that the host may write at once, waiting for the stream that still reads it.
+
+        Raises:
+            RingClosed: The ring was closed, before or during the wait.
+        """
+        slab = self.acquire(nbytes)
+        try:
+            self._wait_for(slab)
+            if self._closed:
+                raise RingClosed("SlabRing: closed")
+        except BaseException:
+            self.release(slab, *slab.busy)
+            raise
+        return slab
+
+    def _wait_for(self, slab: Slab[MemoryT]) -> None:
+        if slab.busy:
+            since_s = time.perf_counter()
+            self.is_waiting_for_stream = True
+            try:
+                slab.wait()
+            finally:
+                self.is_waiting_for_stream = False
+                self.blocked_s += time.perf_counter() - since_s
 
     def _choose(self, nbytes: int) -> Slab[MemoryT] | None:
         """Take the oldest fitting free slab that is idle, or any if no new one may be made."""
@@ -249,14 +280,14 @@ class SlabRing(Generic[MemoryT]):
         """Hand an acquired slab over to the views that will be made of it."""
         return Lease(slab, self._dead, self._as_stream)
 
-    def deliver(self, lease: Lease, stream: Stream | None) -> None:
-        """Count ``lease`` as held by the consumer, who reads it on ``stream`` (None: the host)."""
+    def deliver(self, lease: Lease, *streams: Stream) -> None:
+        """Count ``lease`` as held by the consumer, who reads it on ``streams`` (none: the host)."""
         slab = lease._slab
         slab.is_delivered = True
-        if stream is not None:
-            slab.streams.append(stream)
+        slab.streams.extend(streams)
         with self._lock:
             self.num_held += 1
+            self.leased_nbytes += slab.nbytes
 
     def release(self, slab: Slab[MemoryT], *busy: Event) -> None:
         """Give back a slab that nobody has a view of, to be written after ``busy``."""
@@ -270,20 +301,29 @@ class SlabRing(Generic[MemoryT]):
     def recycle(self) -> None:
         """Give back the slabs of all leases that died; call it on the consumer's thread.
 
-        Records one event a stream, however many leases died since the last call.
+        Records one event a stream, however many leases died since the last call. A stream that is
+        being captured can record none, so its slabs come back with a later call.
         """
-        events: dict[Stream, Event] = {}
+        events: dict[Stream, Event | None] = {}
+        captured = []
         with self._lock:
             while not self._dead.empty():
                 slab = self._dead.get()
                 for stream in slab.streams:
                     if stream not in events:
-                        events[stream] = stream.record()
-                    slab.busy.append(events[stream])
+                        events[stream] = None if stream.is_capturing() else stream.record()
+                passed_later = [events[stream] for stream in slab.streams]
+                if None in passed_later:
+                    captured.append(slab)
+                    continue
+                slab.busy += [event for event in passed_later if event is not None]
                 self.num_held -= slab.is_delivered
+                self.leased_nbytes -= slab.nbytes * slab.is_delivered
                 slab.streams, slab.is_delivered = [], False
                 self.num_taken -= 1
                 self._free.append(slab)
+            for slab in captured:
+                self._dead.put(slab)
             if self._depth is not None:
                 self._limit = self._depth + 1 + max(1, self.num_held)
                 self._max_free = max(self._max_free, self._limit)

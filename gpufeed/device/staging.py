@@ -9,6 +9,12 @@ unpacked there (widened, densified) on a second stream, so that the copy stream 
     consumer's                                              wait(ready)  compute ...
 
 The host never waits for a stream here, except for a page-locked slab that is still being read.
+
+A feeder has one copy stream and one unpack stream a device for its whole life, whatever runs on
+that device: passes one after the other or at once, and places that repeat. Their copies would
+share the one copy engine anyway. Nothing can wait in a circle, since every event is recorded before
+anything waits for it, so that all waits point back in time; but a copy may stand behind one that
+waits for the consumer of another pass on that device.
 """
 
 from __future__ import annotations
@@ -25,9 +31,19 @@ from gpufeed.device import backend_for
 from gpufeed.device.backend import Array, Backend, Event, Stream
 from gpufeed.device.host import aligned_bytes, root_view, view_at
 from gpufeed.device.slabs import POISON, Lease, SlabRing, poisoning
+from gpufeed.errors import PlaceError
 from gpufeed.places import CUDAPlace, Place
 
-__all__ = ["DeviceStaging", "HostStaging", "MakeArray", "Plan", "Staged", "Staging", "StagingPool"]
+__all__ = [
+    "DeviceStaging",
+    "DeviceStreams",
+    "HostStaging",
+    "MakeArray",
+    "Plan",
+    "Staged",
+    "Staging",
+    "StagingPool",
+]
 
 MakeArray = Callable[[int, tuple[int, ...], object], Array]
 FeedT = TypeVar("FeedT")
@@ -87,7 +103,21 @@ class Staging(Protocol):
 
     @property
     def blocked_s(self) -> float:
-        """Seconds `stage` has waited for the consumer to drop a feed."""
+        """Seconds `stage` has waited for the consumer to drop a feed, or for a stream."""
+
+    @property
+    def is_waiting_for_stream(self) -> bool:
+        """Whether `stage` does the latter right now, which nothing can cut short."""
+
+    def attach_thread(self) -> None:
+        """Prepare the calling thread, which is the producer's own, for `stage`."""
+
+    def require_no_capture(self, stream: object | None) -> None:
+        """Refuse to feed a consumer whose work goes into a graph now.
+
+        Raises:
+            PlaceError: It does: the stream that is named, or a current one.
+        """
 
     def stage(self, plan: Plan[FeedT]) -> Staged[FeedT]:
         """Write a batch and start its transfer; runs on the producer's thread."""
@@ -123,6 +153,17 @@ class HostStaging:
         """Seconds `stage` has waited for the consumer to drop a feed."""
         return self.ring.blocked_s
 
+    @property
+    def is_waiting_for_stream(self) -> bool:
+        """Never: the host has no streams."""
+        return False
+
+    def attach_thread(self) -> None:
+        """Nothing to prepare."""
+
+    def require_no_capture(self, stream: object | None) -> None:
+        """Nothing is captured on the host."""
+
     def stage(self, plan: Plan[FeedT]) -> Staged[FeedT]:
         """Write the batch where the user will read it."""
         slab = self.ring.acquire(plan.nbytes)
@@ -136,7 +177,7 @@ class HostStaging:
             plan.write(wire)
         except BaseException:
             # The traceback holds the slab. Whoever keeps it, keeps it as a feed is kept.
-            self.ring.deliver(lease, None)
+            self.ring.deliver(lease)
             raise
         if unpacked:
             plan.unpack(wire, unpacked, None)
@@ -144,7 +185,7 @@ class HostStaging:
 
     def deliver(self, staged: Staged[FeedT], stream: object | None = None) -> FeedT:
         """Return the feed."""
-        self.ring.deliver(staged.lease, None)
+        self.ring.deliver(staged.lease)
         return staged.feed
 
     def recycle(self) -> None:
@@ -160,16 +201,27 @@ class HostStaging:
         self.ring.close()
 
 
-class DeviceStaging:
-    """Batches sent to one device by one copy each, on streams of their own."""
+class DeviceStreams:
+    """The streams that batches reach one device by: copies on one, kernels on the other."""
 
-    def __init__(self, place: Place, depth: int | None = None) -> None:
-        self.place = place
+    def __init__(self, place: Place) -> None:
         self.backend: Backend = backend_for(place)
+        self.copy: Stream = self.backend.stream()
+        self.unpack: Stream = self.backend.stream()
+
+
+class DeviceStaging:
+    """Batches sent to one device by one copy each, on streams that are not the consumer's."""
+
+    def __init__(
+        self, place: Place, depth: int | None = None, streams: DeviceStreams | None = None
+    ) -> None:
+        streams = streams or DeviceStreams(place)
+        self.place = place
+        self.backend = streams.backend
+        self.copy_stream, self.unpack_stream = streams.copy, streams.unpack
         self.host_ring = SlabRing(self.backend.host_memory, depth)
-        self.device_ring = SlabRing(self.backend.device_memory, depth, self.backend.current_stream)
-        self.copy_stream: Stream = self.backend.stream()
-        self.unpack_stream: Stream = self.backend.stream()
+        self.device_ring = SlabRing(self.backend.device_memory, depth, self.backend.as_stream)
         self._is_poisoning = poisoning()
 
     @property
@@ -179,15 +231,31 @@ class DeviceStaging:
 
     @property
     def blocked_s(self) -> float:
-        """Seconds `stage` has waited for the consumer to drop a feed."""
-        return self.device_ring.blocked_s
+        """Seconds `stage` has waited for the consumer to drop a feed, or for a stream."""
+        return self.device_ring.blocked_s + self.host_ring.blocked_s
+
+    @property
+    def is_waiting_for_stream(self) -> bool:
+        """Whether `stage` waits for a stream right now."""
+        return any(ring.is_waiting_for_stream for ring in self.rings)
+
+    def attach_thread(self) -> None:
+        """Prepare the calling thread, which is the producer's own, for `stage`."""
+        self.backend.attach_thread()
+
+    def require_no_capture(self, stream: object | None) -> None:
+        """Refuse to feed a consumer whose work goes into a graph now."""
+        if any(found.is_capturing() for found in self._consumers(stream)):
+            raise PlaceError(
+                f"{self.place}: a feed must be taken outside of graph capture, got one in capture; "
+                "take it before, and use static=True for a graph that is replayed on every feed"
+            )
 
     def stage(self, plan: Plan[FeedT]) -> Staged[FeedT]:
         """Write the batch into a page-locked slab and enqueue its copy and its kernels."""
-        host = self.host_ring.acquire(plan.wire_nbytes)
+        host = self.host_ring.acquire_idle(plan.wire_nbytes)
         copied: list[Event] = []
         try:
-            host.wait()
             if self._is_poisoning:
                 host.memory.fill(POISON)
             plan.write(plan.wire_arrays(partial(view_at, host.memory)))
@@ -217,13 +285,18 @@ class DeviceStaging:
     def deliver(self, staged: Staged[FeedT], stream: object | None = None) -> FeedT:
         """Make the consumer's stream wait for the feed, or the host where that is the consumer."""
         assert staged.ready is not None
-        current = self.backend.current_stream(stream)
-        if current is None:
+        consumers = self._consumers(stream)
+        if not consumers:
             staged.ready.synchronize()
-        else:
-            current.wait(staged.ready)
-        self.device_ring.deliver(staged.lease, current)
+        for consumer in consumers:
+            consumer.wait(staged.ready)
+        self.device_ring.deliver(staged.lease, *consumers)
         return staged.feed
+
+    def _consumers(self, stream: object | None) -> list[Stream]:
+        if stream is None:
+            return self.backend.consumer_streams()
+        return [self.backend.as_stream(stream)]
 
     def recycle(self) -> None:
         """Take back what the consumer has dropped, behind the streams that read it."""
@@ -241,7 +314,7 @@ class DeviceStaging:
 
 
 class StagingPool:
-    """The stagings of one feeder, kept from pass to pass: streams and slabs live as long as it.
+    """The stagings of one feeder, kept from pass to pass: slabs and streams live as long as it.
 
     A staging serves one pass at a time. Two passes that run at once get one each.
     """
@@ -249,6 +322,7 @@ class StagingPool:
     def __init__(self) -> None:
         self._idle: dict[tuple[int, Place, int | None], list[Staging]] = {}
         self._all: WeakSet[Staging] = WeakSet()
+        self._streams: dict[Place, DeviceStreams] = {}
         self._lock = threading.RLock()  # a finalizer that ends a pass may run inside it
 
     def borrow(self, places: Sequence[Place], depth: int | None) -> list[Staging]:
@@ -268,12 +342,20 @@ class StagingPool:
             mine = self._idle.get((slot, place, depth))
             staging = mine.pop() if mine else None
         if staging is None:
-            make = DeviceStaging if isinstance(place, CUDAPlace) else HostStaging
-            staging = make(place, depth)
+            staging = self._make(place, depth)
             with self._lock:
                 self._all.add(staging)
         staging.open()
         return staging
+
+    def _make(self, place: Place, depth: int | None) -> Staging:
+        if not isinstance(place, CUDAPlace):
+            return HostStaging(place, depth)
+        with self._lock:
+            streams = self._streams.get(place)
+            if streams is None:
+                streams = self._streams[place] = DeviceStreams(place)
+        return DeviceStaging(place, depth, streams)
 
     def give_back(self, stagings: Sequence[Staging], depth: int | None) -> None:
         """Return what `borrow` gave, once nobody produces or consumes with it any more."""
@@ -296,6 +378,18 @@ class StagingPool:
     def nbytes(self) -> int:
         """Bytes of all slabs, free and leased."""
         return sum(ring.nbytes for ring in self._rings())
+
+    @property
+    def pinned_nbytes(self) -> int:
+        """Bytes of the page-locked slabs."""
+        with self._lock:
+            return sum(ring.nbytes for staging in self._all for ring in staging.rings[1:])
+
+    @property
+    def leased_nbytes(self) -> int:
+        """Bytes of the slabs of delivered feeds that were not taken back yet."""
+        with self._lock:
+            return sum(staging.rings[0].leased_nbytes for staging in self._all)
 
     def _rings(self) -> list[SlabRing[Any]]:
         with self._lock:

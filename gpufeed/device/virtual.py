@@ -35,6 +35,7 @@ from gpufeed.places import CUDAPlace, PlaceLike, as_place
 __all__ = [
     "VirtualBackend",
     "VirtualEvent",
+    "VirtualGraph",
     "VirtualStream",
     "num_virtual_devices",
     "virtual_devices",
@@ -141,6 +142,22 @@ class _Outcome:
         event.set(self.error)
 
 
+class VirtualGraph:
+    """Work that `VirtualStream.capture` took down, to be done as often as wanted."""
+
+    def __init__(self) -> None:
+        self._work: list[Work] = []
+
+    def add(self, work: Work) -> None:
+        """Put ``work`` at the end."""
+        self._work.append(work)
+
+    def launch(self, stream: VirtualStream) -> None:
+        """Enqueue all of it on ``stream``."""
+        for work in self._work:
+            stream.call(work)
+
+
 class VirtualStream:
     """A thread that does work in the order in which it was enqueued.
 
@@ -159,6 +176,7 @@ class VirtualStream:
             number = next(settings.stream_numbers)
             delays = random.Random(None if settings.seed is None else settings.seed * 1009 + number)
         self._outcome = _Outcome()
+        self._graph: VirtualGraph | None = None
         self._queue: SimpleQueue[Work | None] = SimpleQueue()
         self._thread = threading.Thread(
             target=_work_through,
@@ -177,14 +195,19 @@ class VirtualStream:
 
         What it raises is raised again by the next `synchronize` of this stream or of a later event.
         """
-        self._put(partial(self._outcome.run, work))
+        if self._graph is not None:
+            self._graph.add(work)
+        else:
+            self._put(partial(self._outcome.run, work))
 
     def wait(self, event: Event) -> None:
         """Hold all work enqueued from now on until ``event`` has passed."""
+        self._require_no_capture("wait for an event from outside")
         self.call(event.synchronize)
 
     def record(self) -> VirtualEvent:
         """Return an event that passes once everything enqueued so far is done."""
+        self._require_no_capture("record an event for others")
         if not self._stop.alive:
             return self._last
         event = VirtualEvent()
@@ -195,12 +218,41 @@ class VirtualStream:
         """Block until everything enqueued so far is done, and raise what it raised."""
         self.record().synchronize()
 
+    def is_capturing(self) -> bool:
+        """Return whether `capture` is active."""
+        return self._graph is not None
+
+    @contextmanager
+    def capture(self) -> Iterator[VirtualGraph]:
+        """Put the work that is enqueued inside into a graph, instead of doing it.
+
+        As on CUDA, nothing inside may wait for an event from outside, or record one for others.
+
+        >>> stream, done = VirtualStream(), []
+        >>> with stream.capture() as graph:
+        ...     stream.call(lambda: done.append("step"))
+        >>> for _ in range(2):
+        ...     graph.launch(stream)
+        >>> stream.close()
+        >>> done
+        ['step', 'step']
+        """
+        self._graph = graph = VirtualGraph()
+        try:
+            yield graph
+        finally:
+            self._graph = None
+
     def close(self) -> None:
         """Finish what is enqueued and end the thread; idempotent."""
         self._last = self.record()
         self._stop()
         if self._thread.ident is not None and self._thread is not threading.current_thread():
             self._thread.join()
+
+    def _require_no_capture(self, action: str) -> None:
+        if self._graph is not None:
+            raise PlaceError(f"VirtualStream: a stream that is captured cannot {action}")
 
     def _put(self, work: Work) -> None:
         if not self._stop.alive:
@@ -269,19 +321,29 @@ class VirtualBackend:
         """Make a stream."""
         return VirtualStream()
 
-    def current_stream(self, stream: object | None = None) -> Stream | None:
-        """Return the innermost active `virtual_stream` of this thread, or None for the host."""
-        if stream is not None:
-            if not isinstance(stream, VirtualStream):
-                raise PlaceError(f"{self.place}: stream must be a VirtualStream, got {stream!r}")
-            return stream
+    def consumer_streams(self) -> list[Stream]:
+        """Return the innermost active `virtual_stream` of this thread; none for the host."""
         stack = _current.__dict__.get("streams", {}).get(self.place.device_id)
-        return stack[-1] if stack else None
+        return stack[-1:] if stack else []
+
+    def as_stream(self, stream: object) -> Stream:
+        """Return the stream, if it is a virtual one."""
+        if not isinstance(stream, VirtualStream):
+            raise PlaceError(f"{self.place}: stream must be a VirtualStream, got {stream!r}")
+        return stream
+
+    def attach_thread(self) -> None:
+        """Nothing to prepare: captures of virtual streams know their own stream only."""
 
     def copy_to_device(self, source: HostBytes, target: Memory, nbytes: int, to: Stream) -> None:
         """Enqueue the copy."""
         assert isinstance(target, np.ndarray)
         to.call(lambda: np.copyto(target[:nbytes], source[:nbytes]))
+
+    def copy_on_device(self, source: Memory, target: Memory, nbytes: int, to: Stream) -> None:
+        """Enqueue the copy."""
+        assert isinstance(source, np.ndarray)
+        self.copy_to_device(source, target, nbytes, to)
 
     def view(self, memory: Memory, owner: object) -> Array:
         """Return the memory as uint8; its views keep ``owner`` alive."""
@@ -311,6 +373,5 @@ class VirtualBackend:
 
     def wait(self) -> None:
         """Block until the current stream has done its work, unless it is the host anyway."""
-        stream = self.current_stream()
-        if stream is not None:
+        for stream in self.consumer_streams():
             stream.synchronize()

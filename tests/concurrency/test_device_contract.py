@@ -264,7 +264,7 @@ class TestStreams:
 
     def test_a_named_stream_is_taken_as_it_is(self, rig):
         stream = rig.stream()
-        assert rig.backend.current_stream(stream) is stream
+        assert rig.backend.as_stream(stream) is stream
 
 
 class TestFeeds:

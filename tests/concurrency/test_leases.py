@@ -351,7 +351,7 @@ class TestBrokenVariants:
 
     def test_without_the_wait_for_the_ready_event(self, monkeypatch):
         def deliver(self, staged, stream=None):
-            self.device_ring.deliver(staged.lease, self.backend.current_stream(stream))
+            self.device_ring.deliver(staged.lease, *self._consumers(stream))
             return staged.feed
 
         monkeypatch.setattr(DeviceStaging, "deliver", deliver)
@@ -360,7 +360,7 @@ class TestBrokenVariants:
 
     def test_recycling_without_the_consumers_events(self, monkeypatch):
         deliver = SlabRing.deliver
-        monkeypatch.setattr(SlabRing, "deliver", lambda self, lease, _: deliver(self, lease, None))
+        monkeypatch.setattr(SlabRing, "deliver", lambda self, lease, *_: deliver(self, lease))
         with pytest.raises(AssertionError, match="feed"):
             read_very_late()
 

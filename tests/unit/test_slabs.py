@@ -22,7 +22,7 @@ def event(*, has_passed):
 def view_of(ring, slab):
     """Lease a slab and return the one view that keeps the lease alive."""
     lease = ring.lease(slab)
-    ring.deliver(lease, None)
+    ring.deliver(lease)
     return view_at(root_view(lease), 0, (8,), np.uint8)
 
 

@@ -267,34 +267,34 @@ class TestCurrentStream:
     def test_is_the_host_outside_and_the_innermost_block_inside(self):
         with virtual_devices(1):
             device = VirtualBackend(CUDAPlace(0))
-            assert device.current_stream() is None
+            assert device.consumer_streams() == []
             with virtual_stream("cuda:0") as outer:
                 with virtual_stream("cuda:0") as inner:
-                    assert device.current_stream() is inner
-                assert device.current_stream() is outer
-            assert device.current_stream() is None
+                    assert device.consumer_streams() == [inner]
+                assert device.consumer_streams() == [outer]
+            assert device.consumer_streams() == []
 
     def test_belongs_to_one_device(self):
         with virtual_devices(2), virtual_stream("cuda:1") as stream:
-            assert VirtualBackend(CUDAPlace(0)).current_stream() is None
-            assert VirtualBackend(CUDAPlace(1)).current_stream() is stream
+            assert VirtualBackend(CUDAPlace(0)).consumer_streams() == []
+            assert VirtualBackend(CUDAPlace(1)).consumer_streams() == [stream]
 
     def test_belongs_to_one_thread(self):
         with virtual_devices(1), virtual_stream("cuda:0"):
             seen = []
             device = VirtualBackend(CUDAPlace(0))
-            thread = threading.Thread(target=lambda: seen.append(device.current_stream()))
+            thread = threading.Thread(target=lambda: seen.append(device.consumer_streams()))
             thread.start()
             thread.join()
-            assert seen == [None]
+            assert seen == [[]]
 
     def test_a_named_stream_goes_before_it(self, stream):
         with virtual_devices(1), virtual_stream("cuda:0"):
-            assert VirtualBackend(CUDAPlace(0)).current_stream(stream) is stream
+            assert VirtualBackend(CUDAPlace(0)).as_stream(stream) is stream
 
     def test_something_else_than_a_stream_is_an_error(self):
         with pytest.raises(PlaceError, match="VirtualStream, got 7"):
-            VirtualBackend(CUDAPlace(0)).current_stream(7)
+            VirtualBackend(CUDAPlace(0)).as_stream(7)
 
     @pytest.mark.parametrize("place", ["cpu", "cuda:1", "cuda_pinned"])
     def test_there_must_be_such_a_device(self, place):
