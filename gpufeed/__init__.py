@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gpufeed import (
+        compat,
         creator,
         dataset,
         formats,
@@ -112,6 +113,7 @@ __all__ = [
     "WorkerDied",
     "array_module",
     "batch",
+    "compat",
     "convert_reader_to_recordio_file",
     "convert_reader_to_recordio_files",
     "cpu_places",

@@ -64,6 +64,7 @@ LAYERS = {
         "__main__",
     ],
     "root": [""],
+    "users": ["examples"],  # written as users write, against the root
 }
 ENTRIES = [entry for layer in LAYERS.values() for entry in layer]
 
@@ -103,7 +104,7 @@ def own_imports(path: Path) -> list[tuple[str, int]]:
 
 
 def rank(module: str) -> int:
-    """Return the place of the module's entry among all, the root's being the last."""
+    """Return the place of the module's entry among all."""
     name = module.removeprefix("gpufeed").removeprefix(".")
     while name not in ENTRIES:
         if not name:
