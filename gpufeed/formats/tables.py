@@ -137,13 +137,18 @@ def check_table(tag: str, columns: Sequence[str] | None, *, fill_null: Fill | No
     """Refuse options that no table could be read with.
 
     Raises:
-        FieldError: ``columns`` is no list of names, or ``fill_null`` no mapping.
+        FieldError: ``columns`` is no list of names, or ``fill_null`` no mapping of some of them.
     """
     check_columns(f"{tag}.columns", columns)
-    if fill_null is not None and not isinstance(fill_null, Mapping):
+    if fill_null is None:
+        return
+    if not isinstance(fill_null, Mapping):
         raise FieldError(
             f"{tag}.fill_null must map columns to what stands for nulls, got {fill_null!r:.80}"
         )
+    others = [] if columns is None else [name for name in fill_null if name not in columns]
+    if others:
+        raise FieldError(f"{tag}.fill_null must be for columns that are read, got {others}")
 
 
 def to_columnar(

@@ -19,6 +19,7 @@ from gpufeed.formats import Seekable, Source, resolve, tables
 from gpufeed.formats.tables import TableFile
 from gpufeed.reader import batch
 from gpufeed.tensor import LoDTensor
+from gpufeed.testing import assert_resumes_exactly
 from gpufeed.variables import Program, data, program_guard
 
 pa = pytest.importorskip("pyarrow")
@@ -198,6 +199,8 @@ def test_options_are_checked_at_once(make: str) -> None:
             create(f"a.{make}", columns="ids")
         with pytest.raises(FieldError, match=rf"{make}.fill_null must map columns to what stands"):
             create(f"a.{make}", fill_null=0)
+        with pytest.raises(FieldError, match=rf"{make}.fill_null must be for .* got \['b'\]"):
+            create(f"a.{make}", columns=["a"], fill_null={"a": 0, "b": 1})
 
 
 @pytest.mark.parametrize("make", ["parquet", "arrow"])
@@ -280,3 +283,12 @@ def test_rows_and_record_batches_feed_alike(tmp_path: Path, name: str, table: An
         assert by_rows["ids"].to_list() == by_columns["ids"].to_list()
         assert by_rows["label"].data.tolist() == by_columns["label"].data.tolist()
         assert by_rows["ids"].shape == by_columns["ids"].shape
+
+
+@pytest.mark.parametrize("columnar", [False, True])
+@pytest.mark.parametrize("name", WRITERS)
+def test_passes_resume_exactly(tmp_path: Path, name: str, table: Any, columnar: bool) -> None:
+    path = write_table(tmp_path / name, table, 3)
+
+    assert_resumes_exactly(lambda: creator.open([path, path], columnar=columnar))
+    assert_resumes_exactly(lambda: batch(creator.open([path, path], columnar=columnar), 4))
