@@ -17,7 +17,16 @@ __all__ = ["convert_values", "densify_rows", "pad_rows", "unpad_rows"]
 Array = npt.NDArray[Any]
 
 
-def densify_rows(offsets: Array, indices: Array, values: Array | None, out: Array) -> None:
+def densify_rows(
+    offsets: Array,
+    indices: Array,
+    values: Array | None,
+    out: Array,
+    *,
+    assume_unique: bool = False,
+    previous: tuple[Array, Array] | None = None,
+    fault: Array | None = None,
+) -> None:
     """Write CSR rows as dense ones: ``out[i, indices[k]] += values[k]`` over zeros.
 
     >>> out = np.empty((2, 3), "float32")
@@ -26,11 +35,20 @@ def densify_rows(offsets: Array, indices: Array, values: Array | None, out: Arra
     [[3.0, 0.0, 0.0], [0.0, 0.0, 3.0]]
     """
     rows = np.repeat(np.arange(len(out)), np.diff(offsets))
-    out[...] = 0
-    if values is None:
-        out[rows, indices] = 1
+    inside = (indices >= 0) & (indices < out.shape[1])
+    if previous is None:
+        out[...] = 0
     else:
-        np.add.at(out, (rows, indices), values.astype(out.dtype))
+        densify_rows(*previous, None, was_written := np.empty(out.shape, bool))
+        out[was_written] = 0
+    if values is None:
+        out[rows[inside], indices[inside]] = 1
+    elif assume_unique:
+        out[rows[inside], indices[inside]] = values[inside].astype(out.dtype)
+    else:
+        np.add.at(out, (rows[inside], indices[inside]), values[inside].astype(out.dtype))
+    if fault is not None and not inside.all():
+        fault[0] = max(fault[0], 1 + np.flatnonzero(~inside)[-1])
 
 
 def pad_rows(values: Array, offsets: Array, pad_value: float, out: Array) -> None:

@@ -33,28 +33,38 @@ def small_launches():
         yield
 
 
-def on_device(operation, *arguments):
+def sent(argument):
+    """Return device copies of arrays, alone or in a tuple."""
+    if isinstance(argument, tuple):
+        return tuple(map(sent, argument))
+    return numba_cuda.to_device(argument) if isinstance(argument, np.ndarray) else argument
+
+
+def on_device(operation, *arguments, **options):
     """Run the CUDA twin on device copies and return what it left in ``out``."""
-    sent = [numba_cuda.to_device(a) if isinstance(a, np.ndarray) else a for a in arguments]
-    getattr(cuda, operation)(*sent)
-    return sent[-1].copy_to_host()
+    arguments = sent(arguments)
+    options = {name: sent(option) for name, option in options.items()}
+    getattr(cuda, operation)(*arguments, **options)
+    fault = options.get("fault")
+    return arguments[-1].copy_to_host(), None if fault is None else fault.copy_to_host()
 
 
-def on_host(operation, *arguments):
+def on_host(operation, *arguments, twin=cpu, **options):
     *inputs, out = arguments
     out = out.copy()
-    getattr(cpu, operation)(*inputs, out)
-    return out
+    if "fault" in options:
+        options["fault"] = options["fault"].copy()
+    getattr(twin, operation)(*inputs, out, **options)
+    return out, options.get("fault")
 
 
-def check(twin, operation, *arguments):
+def check(twin, operation, *arguments, **options):
     """Compare ``twin`` with the reference; both start from the same garbage in ``out``."""
-    *inputs, out = arguments
-    expected = out.copy()
-    getattr(reference, operation)(*inputs, expected)
-    got = twin(operation, *inputs, out)
+    expected, expected_fault = on_host(operation, *arguments, twin=reference, **options)
+    got, got_fault = twin(operation, *arguments, **options)
     assert got.dtype == expected.dtype
     np.testing.assert_array_equal(got, expected)
+    np.testing.assert_array_equal(got_fault, expected_fault)
 
 
 def exact(draw, shape, dtype, largest=3):
@@ -73,18 +83,36 @@ def row_offsets(draw):
 
 
 @st.composite
+def csr(draw, offsets, dim, *, is_unique=False):
+    """Draw the indices of rows: of each row all different, or any, some outside ``[0, dim)``."""
+    columns = []
+    for length in np.diff(offsets).tolist():
+        some = st.integers(0, dim - 1) if is_unique else st.integers(-1, dim)
+        columns += draw(st.lists(some, min_size=length, max_size=length, unique=is_unique))
+    return np.array(columns, draw(INDEX_DTYPES))
+
+
+@st.composite
 def densify_calls(draw):
-    offsets, dim, out_dtype = draw(row_offsets()), draw(st.integers(1, 40)), draw(DTYPES)
-    total = int(offsets[-1])
-    drawn = draw(st.lists(st.integers(0, dim - 1), min_size=total, max_size=total))
-    indices = np.array(drawn, draw(INDEX_DTYPES))
+    """Draw arguments and options of `densify_rows`; ``out`` is garbage where it may be."""
+    offsets, dim, out_dtype = draw(row_offsets()), draw(st.integers(6, 40)), draw(DTYPES)
+    total, rows = int(offsets[-1]), len(offsets) - 1
+    options = {"assume_unique": draw(st.booleans()), "fault": np.array([draw(st.integers(0, 9))])}
+    indices = draw(csr(offsets, dim, is_unique=options["assume_unique"]))
     values = None
     if draw(st.booleans()):
         to_bool = st.just(np.dtype("bool"))
         values = exact(draw, total, draw(to_bool if out_dtype == np.bool_ else DTYPES))
         if out_dtype == np.uint8:
             values = abs(values)
-    return offsets, indices, values, np.ones((len(offsets) - 1, dim), out_dtype)
+    out = np.ones((rows, dim), out_dtype)
+    if draw(st.booleans()):
+        old_lengths = draw(st.lists(st.integers(0, 6), min_size=rows, max_size=rows))
+        old_offsets = np.cumsum([0, *old_lengths]).astype(offsets.dtype)
+        old = old_offsets, draw(csr(old_offsets, dim)).astype(indices.dtype)
+        options["previous"] = old
+        reference.densify_rows(*old, None, out)
+    return (offsets, indices, values, out), options
 
 
 @st.composite
@@ -120,13 +148,25 @@ def convert_calls(draw):
 @MANY
 @given(densify_calls())
 def test_densify_rows_on_the_cpu(call):
-    check(on_host, "densify_rows", *call)
+    arguments, options = call
+    check(on_host, "densify_rows", *arguments, **options)
+
+
+@MANY
+@given(densify_calls())
+def test_densify_rows_past_the_cache(call):
+    arguments, options = call
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cpu, "STREAM_NBYTES", 0)
+        patch.setattr(cpu, "SWEEP_NBYTES", 128)  # some rows are longer, some fit several times
+        check(on_host, "densify_rows", *arguments, **options)
 
 
 @FEW
 @given(densify_calls())
 def test_densify_rows_on_cuda(call):
-    check(on_device, "densify_rows", *call)
+    arguments, options = call
+    check(on_device, "densify_rows", *arguments, **options)
 
 
 @MANY
@@ -184,6 +224,14 @@ def test_one_giant_row_among_empty_ones():
     values = rng.integers(-8, 8, 200_000).astype("float32")
     check(on_host, "densify_rows", offsets, indices, values, np.ones((3, 1_000_000), "float32"))
     check(on_host, "pad_rows", values, offsets, 1, np.zeros((3, 150_000), "float32"))
+
+
+@given(st.lists(st.integers(0, 2**16 - 1), min_size=2, max_size=8))
+def test_sums_of_half_precision_numbers_are_those_of_numpy(words):
+    values = np.array(words, "uint16").view("float16")
+    offsets, indices = np.array([0, len(values)]), np.zeros(len(values), "int64")
+    with np.errstate(all="ignore"):
+        check(on_host, "densify_rows", offsets, indices, values, np.zeros((1, 1), "float16"))
 
 
 @pytest.mark.parametrize("twin", [on_host, on_device])

@@ -37,9 +37,9 @@ def test_duplicates_add_with_values_and_change_nothing_without():
     assert out.tolist() == [[0.0, 1.0]]
 
 
-@pytest.mark.parametrize("shape", [(3, 7), (40, 1000), (9, 1_000_000)])
+@pytest.mark.parametrize("shape", [(3, 7), (40, 1000), (5000, 1001), (9, 1_000_000)])
 def test_densify_is_the_same_in_one_sweep_and_in_many(shape):
-    # 84 bytes, many sweeps, and beyond STREAM_NBYTES.
+    # 84 bytes, many sweeps, and beyond STREAM_NBYTES with short rows and long ones.
     rng = np.random.default_rng(0)
     rows, dim = shape
     offsets = np.arange(rows + 1) * 5
@@ -48,6 +48,59 @@ def test_densify_is_the_same_in_one_sweep_and_in_many(shape):
     kernels.densify_rows(offsets, indices, values, got)
     reference.densify_rows(offsets, indices, values, expected)
     assert np.array_equal(got, expected)
+
+
+@pytest.mark.parametrize("at", range(0, 64, 4))
+def test_densify_past_the_cache_starts_anywhere_in_a_line(at, monkeypatch):
+    monkeypatch.setattr(cpu, "STREAM_NBYTES", 0)
+    around = np.full(1000, 7, "float32")
+    start = (at - around.ctypes.data) % 64 // 4
+    out = around[start : start + 300].reshape(3, 100)
+    kernels.densify_rows(OFFSETS, INDICES, np.array([1.5, 2.0, 3.0]), out)
+    assert (out[0, 3], out[0, 0], out[2, 3], out.sum()) == (1.5, 2.0, 3.0, 6.5)
+    assert (around[:start] == 7).all()
+    assert (around[start + 300 :] == 7).all()
+
+
+def test_densify_past_the_cache_takes_unaligned_outputs(monkeypatch):
+    monkeypatch.setattr(cpu, "STREAM_NBYTES", 0)
+    out = np.full(4 * 12 + 1, 7, "uint8")[1:].view("float32").reshape(3, 4)
+    kernels.densify_rows(OFFSETS, INDICES, None, out)
+    assert out.tolist() == [[1, 0, 0, 1], [0, 0, 0, 0], [0, 0, 0, 1]]
+
+
+def test_densify_again_clears_what_it_wrote_and_nothing_else():
+    out = zeros((3, 4))
+    kernels.densify_rows(OFFSETS, INDICES, None, out)
+    out[1, 1] = 7  # written by somebody else, against the rule
+    kernels.densify_rows(
+        np.array([0, 0, 1, 1]), np.array([2]), None, out, previous=(OFFSETS, INDICES)
+    )
+    assert out.tolist() == [[0, 0, 0, 0], [0, 7, 1, 0], [0, 0, 0, 0]]
+
+
+@pytest.mark.parametrize("wrong", [-1, 4, -(2**31), 2**31 - 1])
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+@pytest.mark.parametrize("stream_nbytes", [0, 1 << 30])
+def test_an_index_outside_its_row_writes_nothing_and_is_an_error(
+    wrong, dtype, stream_nbytes, monkeypatch
+):
+    monkeypatch.setattr(cpu, "STREAM_NBYTES", stream_nbytes)
+    around = np.full(36, 7, "float32")
+    out = around[12:24].reshape(3, 4)
+    indices = np.array([3, wrong, 1], dtype)
+    with pytest.raises(ValueError, match=rf"indices must be in \[0, 4\), got {wrong} at entry 1"):
+        kernels.densify_rows(OFFSETS, indices, None, out)
+    assert out.tolist() == [[0, 0, 0, 1], [0, 0, 0, 0], [0, 1, 0, 0]]
+    assert (around[:12] == 7).all()
+    assert (around[24:] == 7).all()
+
+
+def test_a_fault_is_noted_where_somebody_will_look():
+    fault = np.zeros(1, "int64")
+    for indices, noted in ([3, 0, 3], 0), ([3, 9, 3], 2), ([-1, 0, 3], 2), ([-1, 0, 4], 3):
+        kernels.densify_rows(OFFSETS, np.array(indices), None, zeros((3, 4)), fault=fault)
+        assert fault[0] == noted
 
 
 def test_pad_cuts_long_rows_and_fills_short_ones():
@@ -148,6 +201,23 @@ REFUSED = {
         TypeError,
         r"densify_rows\.values must have dtype bool when out has, got float32",
     ),
+    "an old batch of another size": (
+        (
+            "densify_rows",
+            OFFSETS,
+            INDICES,
+            None,
+            zeros((3, 4)),
+            {"previous": (OFFSETS[1:], INDICES)},
+        ),
+        ValueError,
+        r"densify_rows\.previous_offsets must have shape \(4\), got \(3,\)",
+    ),
+    "float fault": (
+        ("densify_rows", OFFSETS, INDICES, None, zeros((3, 4)), {"fault": zeros(1)}),
+        TypeError,
+        r"densify_rows\.fault must have dtype int64, got float32",
+    ),
     "list for array": (
         ("densify_rows", OFFSETS, [3, 0, 3], None, zeros((3, 4))),
         TypeError,
@@ -189,8 +259,9 @@ REFUSED = {
 @pytest.mark.parametrize(("call", "error", "message"), REFUSED.values(), ids=REFUSED)
 def test_refuses(call, error, message):
     operation, *arguments = call
+    options = arguments.pop() if isinstance(arguments[-1], dict) else {}
     with pytest.raises(error, match=message):
-        getattr(kernels, operation)(*arguments)
+        getattr(kernels, operation)(*arguments, **options)
 
 
 class OnDevice:
@@ -251,7 +322,7 @@ def test_warm_up_leaves_nothing_to_compile():
         densify=[("int32", None, "float32"), ("int64", "float32", "float32")],
         convert=[("uint8", "float32", True), ("int32", "int64", False)],
     )
-    compiled = [cpu._set_rows, cpu._add_rows, cpu._scale]
+    compiled = [cpu._densify, cpu._scale]
     before = [kernel.signatures[:] for kernel in compiled]
     assert all(before)
     out = zeros((3, 4))

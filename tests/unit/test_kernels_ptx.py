@@ -30,19 +30,28 @@ wide = [types.int32, types.int64, types.float32, types.float64]
 numbers = narrow + wide
 index = array(types.int64)
 
+def rows(i, j, *values, out, fault=types.int64):
+    old = array(i), array(j)
+    return (array(i), array(j), *values, *old, array(fault), types.int64, array(out, 2))
+
+i32, i64, single = types.int32, types.int64, types.float32
 signatures = {
     "_set_rows": [
-        *[(array(i), array(j), types.uint32, types.int64, array(types.uint32, 2))
-          for i, j in product(indices, indices)],
-        *[(index, index, word, types.int64, array(word, 2)) for word in words],
+        *[rows(i, j, types.uint32, out=types.uint32) for i, j in product(indices, indices)],
+        *[rows(i64, i64, word, out=word) for word in words],
+        rows(i32, i32, types.uint32, out=types.uint32, fault=i32),
+    ],
+    "_put_rows": [
+        *[rows(i, j, array(single), out=single) for i, j in product(indices, indices)],
+        *[rows(i64, i64, array(dtype), out=dtype) for dtype in [types.boolean, *numbers]],
+        *[rows(i64, i64, array(types.float32), out=dtype) for dtype in numbers],
     ],
     "_add_rows": [
-        *[(array(i), array(j), array(types.float32), types.int64, array(types.float32, 2))
-          for i, j in product(indices, indices)],
-        *[(index, index, array(types.float16), types.int64, array(dtype, 2)) for dtype in wide],
+        *[rows(i, j, array(single), out=single) for i, j in product(indices, indices)],
+        *[rows(i64, i64, array(types.float16), out=dtype) for dtype in wide],
     ],
     "_add_rows_by_owner": [
-        *[(index, index, array(types.float32), sum_of(dtype), types.int64, array(dtype, 2))
+        *[rows(i64, i64, array(types.float32), sum_of(dtype), out=dtype)
           for dtype in [*narrow, types.boolean]],
     ],
     "_pad": [(array(word), array(i), types.int64, word, array(word, 2))
@@ -57,7 +66,10 @@ signatures = {
     "_scale": [(array(dtype), sum_of(to), sum_of(to), array(to))
                for dtype, to in product([types.uint8, types.float16, types.int64], floats)],
 }
-found = {name: value for name, value in vars(kernels).items() if hasattr(value, "py_func")}
+found = {
+    name: value for name, value in vars(kernels).items()
+    if hasattr(value, "py_func") and not value.targetoptions.get("device")
+}
 if set(found) != set(signatures):
     raise SystemExit(f"signatures are listed for {set(signatures)}, kernels are {set(found)}")
 for name, listed in signatures.items():
