@@ -165,12 +165,17 @@ class _Streams:
         places: Of each, how many samples of the pass have been taken or skipped.
     """
 
-    def __init__(self, pool: Pool, places: Sequence[int], timeout_s: float | None) -> None:
+    def __init__(
+        self, pool: Pool, places: Sequence[int], window: int, timeout_s: float | None
+    ) -> None:
         self.places = list(places)
         self._pool = pool
+        # A process is told of half a window at a time, so that one that waits is woken as often.
+        self._step = max(1, window // 2)
         self._timeout_s = timeout_s
         self._queues: list[deque[tuple[Entry, int]]] = [deque() for _ in places]
         self._num_taken = [0] * len(places)
+        self._nbytes_taken = [0] * len(places)
 
     def take(self, index: int) -> Entry:
         """Return what comes next from one process: a sample or the END.
@@ -192,9 +197,11 @@ class _Streams:
                 del entry  # as in `Channel`: the error's traceback holds this frame
         self.places[index] += 1
         self._num_taken[index] += 1
-        if nbytes:  # the last of a frame
-            self._pool.took(index, self._num_taken[index], nbytes)
-            self._num_taken[index] = 0
+        self._nbytes_taken[index] += nbytes
+        num, nbytes = self._num_taken[index], self._nbytes_taken[index]
+        if num >= self._step or nbytes >= MAX_NBYTES_AHEAD // 2:
+            self._pool.took(index, num, nbytes)
+            self._num_taken[index] = self._nbytes_taken[index] = 0
         return entry
 
     def receive(self) -> list[int]:
@@ -237,7 +244,7 @@ def _reading(
             )
             payloads.append(pack(stage.name, work, {"reader": reader}))
         pool.give_work(payloads)
-        yield _Streams(pool, skips, timeout_s)
+        yield _Streams(pool, skips, window, timeout_s)
 
 
 def _opener(reader: AnyReader[T], epoch: int) -> Callable[[int], Iterator[T]]:
