@@ -1,0 +1,81 @@
+"""Random batches for `DataFeeder`, as JSON values: what is compared with the reference.
+
+A case is ``{"shape", "dtype", "lod_level", "rows"}``: one declared variable, and what each sample
+of a batch holds for it. Most are as they should be; some have another shape, another depth, or
+values that the dtype cannot keep.
+
+This module imports nothing of gpufeed: `reference_worker` runs where the reference does.
+"""
+
+from __future__ import annotations
+
+import math
+from random import Random
+from typing import Any
+
+SHAPES = (
+    [-1],
+    [-1, 1],
+    [-1, 3],
+    [-1, 2, 2],
+    [-1, 1, 2, 3],
+    [4, 3],
+    [-1, -1],
+    [-1, -1, 2],
+)
+DTYPES = ("float32", "float64", "int64", "int32", "uint8", "int16", "bool", "float16")
+
+
+def random_case(random: Random) -> dict[str, Any]:
+    """Return one case."""
+    lod_level = random.choice([0, 0, 1, 1, 2, 3])
+    # The reference asks every variable with a LoD for a free first dimension as well.
+    shape = random.choice([shape for shape in SHAPES if shape[0] == -1 or not lod_level])
+    dtype = random.choice(DTYPES)
+    item = [abs(dim) if dim > 0 else random.randint(1, 3) for dim in shape[1:]]
+    form = random.choice(["row", "row", "row", "flat", "odd", "tall"])
+    if form == "flat":
+        item = [math.prod(item)]
+    elif form == "odd":
+        item = [random.randint(0, 4) for _ in item]
+    elif form == "tall":
+        item = [random.randint(1, 3), *item]
+    odd_values = random.random() < 0.25
+
+    def value() -> Any:
+        return _odd_value(random, dtype) if odd_values else _value(random, dtype)
+
+    def entry(level: int) -> Any:
+        if level:
+            return [entry(level - 1) for _ in range(random.randint(0, 3))]
+        return _nested(item, value)
+
+    rows = [entry(lod_level) for _ in range(random.choice([0, 1, 2, 3, 4]))]
+    return {"shape": shape, "dtype": dtype, "lod_level": lod_level, "rows": rows}
+
+
+def _nested(item: list[int], value: Any) -> Any:
+    if not item:
+        return value()
+    return [_nested(item[1:], value) for _ in range(item[0])]
+
+
+def _value(random: Random, dtype: str) -> Any:
+    if dtype == "bool":
+        return random.random() < 0.5
+    if dtype.startswith("float"):
+        return random.choice([random.randint(-9, 9), random.randint(-64, 64) / 8])
+    return random.randint(0, 120)
+
+
+def _odd_value(random: Random, dtype: str) -> Any:
+    return random.choice(
+        [
+            random.uniform(-99, 99),  # cut to an integer
+            random.randint(-(2**15), 2**15),  # wraps in uint8 and int16
+            random.randint(-100, 100),
+            random.choice([True, False]),
+            str(random.randint(0, 99)) if dtype != "bool" else 2,  # parsed
+            None if dtype.startswith("float") else 7,  # is NaN
+        ]
+    )
