@@ -38,6 +38,7 @@ RECORD_NBYTES = _RECORD.size
 _RETURN = struct.Struct("<3q8x")
 # In place of an offset: nothing more comes back.
 _OVER = -2
+_FAILED = (Kind.ERROR, Kind.FAILURE)
 
 
 class Record(NamedTuple):
@@ -204,18 +205,19 @@ class Outbox:
         with self._lock:
             self._view = None
 
-    def _encoded(self, number: int, kind: int, value: object) -> tuple[int, Encoded]:
-        where = f"process {os.getpid()}, at sample {number}"
-        if isinstance(value, BaseException) and kind in (Kind.ERROR, Kind.FAILURE):
-            return kind, encode_error(value, where, self._encode)
+    def _encoded(self, number: int, kind: int, value: Any) -> tuple[int, Encoded]:
         try:
-            return kind, self._encode(value)
+            if kind not in _FAILED:
+                return kind, self._encode(value)
+            failure = value
         except Exception as error:  # noqa: BLE001 - of the user's own __reduce__, perhaps
+            kind = Kind.FAILURE
             failure = ReaderError(
                 f"sample {number} must be picklable to be sent to another process, got a "
                 f"{type(value).__qualname__}: {error}"
             )
-            return Kind.FAILURE, encode_error(failure, where)
+        where = f"process {os.getpid()}, at sample {number}"
+        return kind, encode_error(failure, where, self._encode)
 
     def _has_room(self, nbytes: int) -> bool:
         """Make sure that there is an open frame with so much room; False if there can be none."""

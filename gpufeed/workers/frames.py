@@ -31,6 +31,7 @@ MIN_BUFFER_NBYTES = 16 * 1024
 
 _FOLDER = os.path.dirname(__file__)
 _HEADER = struct.Struct("<4q")
+_LENGTH = struct.Struct("<q")
 
 
 class Kind(IntEnum):
@@ -60,16 +61,19 @@ class Encoded(NamedTuple):
     @property
     def nbytes(self) -> int:
         """Bytes that it takes in a frame at most."""
-        header = _HEADER.size + 8 * len(self.buffers) + len(self.data)
-        return header + ALIGNMENT + sum(part.nbytes + ALIGNMENT for part in self.buffers)
+        nbytes = _HEADER.size + ALIGNMENT + len(self.data)
+        for part in self.buffers:
+            nbytes += 8 + ALIGNMENT + part.nbytes
+        return nbytes
 
     def write(self, frame: memoryview, begin: int, number: int, kind: int) -> int:
         """Write an entry at ``begin``; return where it ends."""
         buffers = self.buffers
         _HEADER.pack_into(frame, begin, number, kind, len(self.data), len(buffers))
         begin += _HEADER.size
-        struct.pack_into(f"<{len(buffers)}q", frame, begin, *(part.nbytes for part in buffers))
-        begin += 8 * len(buffers)
+        for part in buffers:
+            _LENGTH.pack_into(frame, begin, part.nbytes)
+            begin += _LENGTH.size
         end = begin + len(self.data)
         frame[begin:end] = self.data
         for part in buffers:
@@ -111,12 +115,11 @@ def read_entries(
     for _ in range(num_entries):
         number, kind, nbytes, num_buffers = _HEADER.unpack_from(frame, begin)
         begin += _HEADER.size
-        lengths = struct.unpack_from(f"<{num_buffers}q", frame, begin)
-        begin += 8 * num_buffers
+        first, begin = begin, begin + num_buffers * _LENGTH.size
         end = begin + nbytes
         data = frame[begin:end]
         buffers = []
-        for length in lengths:
+        for (length,) in _LENGTH.iter_unpack(frame[first:begin]) if num_buffers else ():
             begin = _aligned(end)
             end = begin + length
             buffers.append(take(begin, end))

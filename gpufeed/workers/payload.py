@@ -44,11 +44,14 @@ class Payload:
         """Encode a sample, by value what the other process cannot import."""
         try:
             encoded = encode(value)
+            for name in self._names:
+                if name in encoded.data:
+                    break
+            else:
+                return encoded
         except Exception:  # noqa: BLE001 - of a class without a module here, perhaps
-            encoded = None
-        if encoded is None or any(name in encoded.data for name in self._names):
-            encoded = encode(value, partial(_dumps, modules=set(self.modules)))
-        return encoded
+            pass
+        return encode(value, partial(_dumps, modules=set(self.modules)))
 
 
 def pack(stage: str, work: object, parts: dict[str, object]) -> Payload:
