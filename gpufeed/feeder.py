@@ -175,8 +175,9 @@ class DataFeeder:
                 current one at each ``next()``.
             max_bytes_ahead: Bound on the bytes that are ready and not yet taken; one step may
                 always pass.
-            timeout_s: Raise `ReaderTimeout` when no feed came for so long.
-            stall_warning_s: Log where the producer is when no feed came for so long.
+            timeout_s: Raise `ReaderTimeout` when no feed came for so long; needs ``prefetch``.
+            stall_warning_s: Log where the producer is when no feed came for so long; without
+                ``prefetch`` there is nobody to watch it.
             progress: Show a progress bar.
             trace: File for a trace of where the time went, for Perfetto or chrome://tracing.
 
@@ -190,6 +191,13 @@ class DataFeeder:
         if max_bytes_ahead is not None:
             max_bytes_ahead = whole_number(
                 "decorate_reader.max_bytes_ahead", max_bytes_ahead, minimum=1
+            )
+        prefetch = whole_number("decorate_reader.prefetch", prefetch, minimum=0)
+        timeout_s = positive_s("decorate_reader.timeout_s", timeout_s)
+        if timeout_s is not None and prefetch == 0:
+            raise FieldError(
+                "decorate_reader.timeout_s must be None with prefetch=0, where the loop's own "
+                f"thread reads and nobody can stop it, got {timeout_s:g}; use prefetch=1"
             )
         if remainder not in (None, "split", "partial"):
             raise FieldError(
@@ -214,10 +222,10 @@ class DataFeeder:
             grouping,
             self._pool,
             FeedOptions(
-                prefetch=whole_number("decorate_reader.prefetch", prefetch, minimum=0),
+                prefetch=prefetch,
                 streams=_one_each(stream, len(places)),
                 max_bytes_ahead=max_bytes_ahead,
-                timeout_s=positive_s("decorate_reader.timeout_s", timeout_s),
+                timeout_s=timeout_s,
                 stall_warning_s=positive_s("decorate_reader.stall_warning_s", stall_warning_s),
                 progress=progress,
                 trace=trace,
@@ -228,6 +236,7 @@ class DataFeeder:
         return BatchPlan(self._variables, self._fields.columns(batch), place, strict=self._strict)
 
     def _feed_through(self, staging: Staging, batch: Batch) -> Feed:
+        staging.require_no_capture(None)
         staging.recycle()
         return staging.deliver(staging.stage(self._plan(batch, staging.place)))
 

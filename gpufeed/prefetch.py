@@ -7,6 +7,9 @@ Lifetime: the thread works on a `_Producer`, which knows nothing of the iterator
 holds, so dropping the iterator ends the thread. A feed that is handed out is the consumer's alone:
 nothing here keeps it, or its slab could not be used again.
 
+Whoever of the two threads is done last gives the slabs back: a producer that waits for a device, or
+in the reader's own code, may end after its pass.
+
 Backpressure: the channel holds ``prefetch`` steps, and ``max_bytes_ahead`` bounds their bytes too.
 Feeds that the consumer keeps are never waited for (`gpufeed.device.slabs`).
 """
@@ -100,6 +103,7 @@ class FeedReader(Reader[Feeds]):
         depth = self._options.prefetch or None
         record = Recorder(self._stats, self._options.trace)
         stagings = self._pool.borrow(self._places, depth)
+        part = _Parting(partial(self._pool.give_back, stagings, depth))
         producer = _Producer(
             open_batches=partial(open_reader, self._reader, epoch, skip * len(self._places)),
             group=self._group,
@@ -108,13 +112,15 @@ class FeedReader(Reader[Feeds]):
             budget=_Budget(self._options.max_bytes_ahead),
             record=record,
             number=skip,
+            part=part,
         )
         steps = producer.steps() if depth is None else _run_ahead(producer, self._options)
         try:
             with closing(steps), self._progress_bar() as bar:
                 now = time.perf_counter()
                 while True:
-                    for staging in stagings:
+                    for staging, stream in zip(stagings, self._options.streams, strict=True):
+                        staging.require_no_capture(stream)
                         staging.recycle()
                     # A list that is emptied as it is handed out: this frame must not keep the feed.
                     feeds = self._hand_out(next(steps, None), producer, bar)
@@ -126,8 +132,7 @@ class FeedReader(Reader[Feeds]):
         finally:
             for staging in stagings:
                 staging.recycle()
-            if producer.is_over:
-                self._pool.give_back(stagings, depth)
+            part()
             record.write()
 
     def num_taken(self, num: int) -> int | None:
@@ -169,6 +174,8 @@ class FeedReader(Reader[Feeds]):
             num_held=self._pool.num_held,
             num_slabs=self._pool.num_slabs,
             slab_nbytes=self._pool.nbytes,
+            pinned_nbytes=self._pool.pinned_nbytes,
+            leased_nbytes=self._pool.leased_nbytes,
             num_skipped=self.skipped()["count"],
             batches=batch_stats(self),
         )
@@ -225,13 +232,29 @@ class _Budget:
             self._changed.notify_all()
 
 
+class _Parting:
+    """Does something once both the producer and the consumer have called it."""
+
+    def __init__(self, then: Callable[[], None]) -> None:
+        self._then = then
+        self._num_left = 2
+        self._lock = threading.RLock()  # a finalizer that ends a pass may run inside it
+
+    def __call__(self) -> None:
+        with self._lock:
+            self._num_left -= 1
+            is_last = self._num_left == 0
+        if is_last:
+            self._then()
+
+
 @dataclass
 class _Producer:
     """Reads, collates and starts transfers; runs on a thread of its own, or in the consumer's.
 
     Attributes:
         number: Of the next step in its pass.
-        is_over: Whether it ended, so that its stagings may serve another pass.
+        part: Called at its end.
     """
 
     open_batches: Callable[[], Iterator[Batch]]
@@ -241,7 +264,13 @@ class _Producer:
     budget: _Budget
     record: Recorder
     number: int
-    is_over: bool = False
+    part: _Parting
+
+    def open(self) -> Iterator[_Step]:
+        """Return `steps`, for the calling thread, which does nothing else."""
+        for staging in self.stagings:
+            staging.attach_thread()
+        return self.steps()
 
     def steps(self) -> Generator[_Step, None, None]:
         """Yield one step after the other, until the reader ends."""
@@ -265,9 +294,11 @@ class _Producer:
                 yield step.pop()
                 now = self.record.add("blocked", now)
         finally:
-            close_iterator(groups)
-            close_iterator(batches)
-            self.is_over = True
+            try:
+                close_iterator(groups)
+                close_iterator(batches)
+            finally:
+                self.part()
 
     def _stage(self, group: list[Batch]) -> _Step:
         plans = [
@@ -282,8 +313,14 @@ class _Producer:
     def _blocked_s(self) -> float:
         return self.budget.blocked_s + sum(staging.blocked_s for staging in self.stagings)
 
+    def busy_with(self) -> str | None:
+        """Return what `close` cannot wake the thread from; None if that is the user's own code."""
+        if any(staging.is_waiting_for_stream for staging in self.stagings):
+            return "waits for a device to be done with a slab"
+        return None
+
     def close(self) -> None:
-        """Wake the thread that runs this, wherever it waits."""
+        """Wake the thread that runs this, wherever it waits for the consumer."""
         self.budget.close()
         for staging in self.stagings:
             staging.close()
@@ -293,7 +330,7 @@ def _run_ahead(producer: _Producer, options: FeedOptions) -> Generator[_Step, No
     """Yield the producer's steps, made by a thread that is up to ``prefetch`` steps ahead."""
     channel: Channel[_Step] = Channel(options.prefetch, name=options.stage)
     with ThreadGroup(options.stage, channel, producer) as group:
-        group.start("feed", producer.steps, channel)
+        group.start("feed", producer.open, channel)
         try:
             while True:
                 _wait(channel, group, producer, options)

@@ -24,9 +24,18 @@ from weakref import WeakSet
 
 from gpufeed.device.channel import Channel
 
-__all__ = ["Closable", "ThreadGroup", "close_iterator", "run_ahead"]
+__all__ = ["Closable", "ClosedEarly", "ThreadGroup", "close_iterator", "run_ahead"]
 
 T = TypeVar("T")
+
+
+class ClosedEarly(GeneratorExit):
+    """Raised in a stage that was closed from outside: its source has not come to its end.
+
+    Stages above must not take it for the end, which a cache for one would remember. It never
+    reaches the user: whoever closed the stage has closed what its samples were for.
+    """
+
 
 CLOSE_TIMEOUT_S = 1.0
 
@@ -71,6 +80,7 @@ class ThreadGroup:
         self._channels = channels
         self._threads: list[threading.Thread] = []
         self._owner = threading.current_thread()
+        self._is_closed = False
         with _live_lock:
             _live.add(self)
 
@@ -100,6 +110,15 @@ class ThreadGroup:
         self._close_channels()
         self._join(time.monotonic() + CLOSE_TIMEOUT_S)
 
+    def require_open(self) -> None:
+        """Tell a stage that has nothing more to yield whether that is the end.
+
+        Raises:
+            ClosedEarly: It is not; another thread has closed this group.
+        """
+        if self._is_closed:
+            raise ClosedEarly
+
     def stacks(self) -> str:
         """Return where each thread is right now, as a traceback would say it.
 
@@ -120,6 +139,7 @@ class ThreadGroup:
             return [group for group in _live if group._owner in self._threads]
 
     def _close_channels(self) -> None:
+        self._is_closed = True
         inner = self._inner()
         for channel in self._channels:
             channel.close()
@@ -136,11 +156,17 @@ class ThreadGroup:
         busy = [thread.name for thread in others if thread.is_alive()]
         if busy:
             warnings.warn(
-                f"{self._stage}: {', '.join(busy)} still runs the reader's or mapper's own code "
+                f"{self._stage}: {', '.join(busy)} still {self._busy_with()} "
                 f"{CLOSE_TIMEOUT_S:g} s after close(), and ends when that call returns",
                 RuntimeWarning,
                 stacklevel=3,
             )
+
+    def _busy_with(self) -> str:
+        for channel in self._channels:
+            if hasattr(channel, "busy_with") and (said := channel.busy_with()):
+                return str(said)
+        return "runs the reader's or mapper's own code"
 
     def __enter__(self) -> ThreadGroup:
         return self
@@ -169,6 +195,7 @@ def run_ahead(stage: str, open_source: Callable[[], Iterable[T]], capacity: int)
     with ThreadGroup(stage, channel) as group:
         group.start(stage, open_source, channel)
         yield from channel.drain()
+        group.require_open()
 
 
 def _pump(open_source: Callable[[], Iterable[T]], channel: Channel[T]) -> None:

@@ -23,12 +23,15 @@ class FeedStats:
         nbytes: Bytes of their slabs.
         read_s: Seconds the producer waited for the reader.
         stage_s: Seconds it collated and started transfers.
-        blocked_s: Seconds it waited for the consumer to take something.
+        blocked_s: Seconds it waited for the consumer to take something, or for a device to be done
+            with a page-locked slab.
         wait_s: Seconds the consumer waited for a feed.
         compute_s: Seconds the consumer spent between two feeds.
         num_skipped: Samples that stages with ``on_error`` left out, in the last pass.
         num_held: Delivered feeds that were not taken back yet, the current ones included.
         slab_nbytes: Bytes of the slabs of all places.
+        pinned_nbytes: Of these, bytes of page-locked host memory.
+        leased_nbytes: Of these, bytes that the ``num_held`` feeds keep from being used again.
         num_slabs: Slabs made since the feeder was built; flat in steady state.
         batches: What the `gpufeed.batch` nearest to the feeder has made, those ahead of the loop
             included: tokens, padding, fill. None where there is none.
@@ -45,6 +48,8 @@ class FeedStats:
     num_skipped: int = 0
     num_held: int = 0
     slab_nbytes: int = 0
+    pinned_nbytes: int = 0
+    leased_nbytes: int = 0
     num_slabs: int = 0
     batches: BatchStats | None = None
 

@@ -14,6 +14,7 @@ import pytest
 from support.feeding import LateReader, assert_holds, batch, held, make_feeder, make_reader
 from support.readers import BrokenError, Gate, Watched, function_names, taken_until
 
+from gpufeed.device.slabs import Slab
 from gpufeed.device.virtual import virtual_devices, virtual_stream
 from gpufeed.errors import FieldError, ReaderError
 
@@ -243,6 +244,39 @@ class TestConsumerLeaves:
             for number, feed in enumerate(reader):
                 late.read(feed, batch(number), number)
             late.check()
+
+    @pytest.mark.parametrize(
+        "leave", [lambda feeds: feeds[0].close(), list.clear], ids=["close", "finalizer"]
+    )
+    def test_while_the_producer_waits_for_the_device(self, leave, monkeypatch):
+        """The thread is named for what it is, ends later, and its slabs serve the next pass."""
+        monkeypatch.setattr("gpufeed.device.threads.CLOSE_TIMEOUT_S", 0.01)
+        is_waiting, wait = threading.Event(), Slab.wait
+
+        def watched_wait(self):
+            if not self.is_idle():
+                is_waiting.set()
+            wait(self)
+
+        monkeypatch.setattr(Slab, "wait", watched_wait)
+        with virtual_devices(1), virtual_stream("cuda:0") as stream:
+            reader = make_feeder("cuda:0").decorate_reader(make_reader(100), prefetch=1)
+            late, feeds = LateReader(stream), [reader()]
+            with held(stream):
+                for number in range(5):  # the sixth copy has the last page-locked slab
+                    late.read(next(feeds[0]), batch(number), number)
+                assert is_waiting.wait(30)
+                (producer,) = [t for t in threading.enumerate() if t.name == "gpufeed-feed"]
+                with pytest.warns(RuntimeWarning, match="gpufeed-feed still waits for a device"):
+                    leave(feeds)
+            producer.join()
+            late.check()
+            made = reader.stats().num_slabs
+            for number, feed in enumerate(reader):
+                late.read(feed, batch(number), number)
+            late.check()
+            assert reader.stats().num_slabs == made
+            assert reader.stats().blocked_s > 0
 
     def test_a_reader_that_is_closed_while_another_thread_waits_says_so(self):
         gate = Gate()

@@ -182,6 +182,31 @@ class TestArguments:
         with pytest.raises(PlaceError, match="multi_devices"):
             make_feeder(["cpu", "cpu"]).decorate_reader(make_reader(1))
 
+    def test_a_timeout_needs_a_thread_beside_the_loops(self):
+        with pytest.raises(FieldError, match=r"timeout_s must be None with prefetch=0.* got 5;"):
+            make_feeder("cpu").decorate_reader(make_reader(1), prefetch=0, timeout_s=5)
+
+    @pytest.mark.parametrize("prefetch", [0, 2])
+    def test_no_feed_is_taken_inside_a_graph_capture(self, prefetch):
+        with virtual_devices(1), virtual_stream("cuda:0") as stream:
+            reader = make_feeder("cuda:0").decorate_reader(make_reader(9), prefetch=prefetch)
+            feeds = reader()
+            next(feeds)
+            with stream.capture(), pytest.raises(PlaceError, match="outside of graph capture"):
+                next(feeds)
+            seen = []
+            for feed in reader:
+                stream.call(lambda label=feed["label"].data: seen.append(int(label[0, 0])))
+            stream.synchronize()
+            assert seen == list(range(9))
+
+    def test_nor_one_taken_directly(self):
+        with virtual_devices(1), virtual_stream("cuda:0") as stream:
+            feeder = make_feeder("cuda:0")
+            with stream.capture(), pytest.raises(PlaceError, match="outside of graph capture"):
+                feeder.feed(batch(0))
+            assert feeder.feed(batch(0))["label"].shape == (4, 1)
+
     def test_the_reader_is_callable(self):
         with pytest.raises(TypeError, match="reader must be callable"):
             make_feeder("cpu").decorate_reader([batch(0)])
@@ -384,12 +409,15 @@ class TestObserved:
         assert stats.nbytes > 0
         assert 0 < stats.num_slabs <= 8
         assert stats.slab_nbytes == 4096 * stats.num_slabs
+        assert (stats.pinned_nbytes > 0) == (place == "cuda:0")
+        assert stats.pinned_nbytes < stats.slab_nbytes
         assert min(stats.read_s, stats.stage_s, stats.wait_s, stats.compute_s) > 0
 
     def test_held_feeds_are_counted(self, place):
         reader = make_feeder(place).decorate_reader(make_reader(10))
         feeds = list(reader)
         assert reader.stats().num_held == 10
+        assert reader.stats().leased_nbytes == 10 * 4096
         feeds.clear()
         for _ in reader:
             pass

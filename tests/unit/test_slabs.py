@@ -135,6 +135,64 @@ class TestAcquire:
         assert ring.num_taken == 0
 
 
+class TestAcquireIdle:
+    def test_gives_a_slab_that_may_be_written(self):
+        ring = SlabRing(aligned_bytes, 0)
+        assert ring.acquire_idle(1).is_idle()
+        assert not ring.is_waiting_for_stream
+        assert ring.blocked_s == 0
+
+    def test_waits_for_the_stream_that_reads_it_and_counts_the_time(self):
+        ring, pending = SlabRing(aligned_bytes, 0), event(has_passed=False)
+        waits = []
+
+        class Watched:
+            def query(self):
+                return pending.query()
+
+            def synchronize(self):
+                waits.append(ring.is_waiting_for_stream)
+                pending.synchronize()
+
+        busy = [ring.acquire(1), ring.acquire(1)]
+        for slab in busy:
+            ring.release(slab, Watched())
+        taken = []
+        producer = threading.Thread(target=lambda: taken.append(ring.acquire_idle(1)))
+        producer.start()
+        assert not taken
+        pending.set(None)
+        producer.join()
+        assert taken == [busy[0]]
+        assert waits == [True]
+        assert not ring.is_waiting_for_stream
+        assert ring.blocked_s > 0
+
+    def test_a_ring_that_is_closed_meanwhile_refuses_and_loses_no_slab(self):
+        ring = SlabRing(aligned_bytes, 0)
+
+        class ClosesTheRing:
+            def query(self):
+                return False
+
+            def synchronize(self):
+                ring.close()
+
+        for slab in [ring.acquire(1), ring.acquire(1)]:
+            ring.release(slab, ClosesTheRing())
+        with pytest.raises(RingClosed):
+            ring.acquire_idle(1)
+        assert ring.num_taken == 0
+
+    def test_a_copy_that_failed_is_raised_and_loses_no_slab(self):
+        ring, failed = SlabRing(aligned_bytes, 0), event(has_passed=False)
+        failed.set(OSError("bus error"))
+        ring.release(ring.acquire(1), failed)
+        with pytest.raises(OSError, match="bus error"):
+            ring.acquire_idle(1)
+        assert ring.num_taken == 0
+
+
 class TestAllocationFails:
     def room_for(self, nbytes):
         def allocate(asked):
@@ -227,6 +285,17 @@ class TestLease:
         ring.recycle()
         assert len(records) == 1
         assert all(slab.busy == records for slab in ring._free)
+
+    def test_comes_back_once_a_stream_that_read_it_is_no_longer_captured(self, stream):
+        ring = SlabRing(aligned_bytes, 0)
+        lease = ring.lease(ring.acquire(1))
+        ring.deliver(lease, stream)
+        del lease
+        with stream.capture():
+            ring.recycle()
+            assert (ring.num_taken, ring.num_held) == (1, 1)
+        ring.recycle()
+        assert (ring.num_taken, ring.num_held, ring.leased_nbytes) == (0, 0, 0)
 
     def test_record_stream_adds_a_reader_once(self, stream):
         other = VirtualStream()

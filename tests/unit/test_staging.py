@@ -25,6 +25,9 @@ class BytesPlan:
         self.nbytes = 2048 + self.values.nbytes if doubled else self.wire_nbytes
         self.is_doubled = doubled
 
+    def settle(self, slab_nbytes, remains):
+        return None
+
     def wire_arrays(self, make):
         return [make(0, self.values.shape, np.int32)]
 
@@ -215,6 +218,16 @@ class TestDeviceStaging:
         assert staging.deliver(staged)[0].tolist() == [9] * 4
         stream.close()
 
+    def test_a_consumer_that_is_captured_is_refused(self, staging):
+        stream = VirtualStream()
+        staging.require_no_capture(stream)
+        with stream.capture(), pytest.raises(PlaceError, match=r"cuda:0: .* graph capture"):
+            staging.require_no_capture(stream)
+        with virtual_stream(GPU) as current, current.capture(), pytest.raises(PlaceError):
+            staging.require_no_capture(None)
+        staging.require_no_capture(None)
+        stream.close()
+
     def test_a_failed_copy_is_raised_at_deliver(self, staging):
         def fail():
             raise OSError("bus error")
@@ -273,6 +286,21 @@ class TestStagingPool:
         pool = StagingPool()
         assert pool.borrow([GPU], 2) != pool.borrow([GPU], 2)
 
+    def test_one_pair_of_streams_a_device_serves_all(self):
+        pool = StagingPool()
+        stagings = [*pool.borrow([GPU, GPU], 2), *pool.borrow([GPU], 1), pool.take(0, GPU, None)]
+        other = pool.take(0, CUDAPlace(1), None)
+        assert len({id(staging.copy_stream) for staging in stagings}) == 1
+        assert len({id(staging.unpack_stream) for staging in stagings}) == 1
+        assert other.copy_stream is not stagings[0].copy_stream
+        assert stagings[0].copy_stream is not stagings[0].unpack_stream
+
+    def test_which_outlives_every_pass(self):
+        pool = StagingPool()
+        first = pool.take(0, GPU, 1).copy_stream  # and is not given back
+        gc.collect()
+        assert pool.take(0, GPU, 1).copy_stream is first
+
     def test_opens_what_the_last_pass_closed(self):
         pool = StagingPool()
         (staging,) = pool.borrow([CPU], 1)
@@ -290,7 +318,10 @@ class TestStagingPool:
         one, other = pool.borrow([CPU, GPU], 1)
         feeds = [feed_once(one, [1]), feed_once(other, [2])]
         assert (pool.num_held, pool.num_slabs, pool.nbytes) == (2, 3, 3 * 4096)
+        assert (pool.pinned_nbytes, pool.leased_nbytes) == (4096, 2 * 4096)
         del feeds
+        one.recycle()
+        assert (pool.num_held, pool.leased_nbytes) == (1, 4096)
 
     def test_keeps_nothing_alive_that_was_not_given_back(self):
         pool = StagingPool()

@@ -195,6 +195,32 @@ class TestVirtualStream:
         assert [[n for w, n in done if w == who] for who in range(4)] == [[*range(200)]] * 4
 
 
+class TestCapture:
+    def test_takes_work_down_and_does_it_at_each_launch(self, stream):
+        done = []
+        stream.call(lambda: done.append("before"))
+        with stream.capture() as graph:
+            assert stream.is_capturing()
+            stream.call(lambda: done.append("first"))
+            stream.call(lambda: done.append("second"))
+        assert not stream.is_capturing()
+        stream.synchronize()
+        assert done == ["before"]
+        other = VirtualStream()
+        graph.launch(other)
+        graph.launch(other)
+        other.close()
+        assert done == ["before", *["first", "second"] * 2]
+
+    def test_refuses_what_would_break_a_capture(self, stream):
+        event = stream.record()
+        with stream.capture():
+            for forbidden in [stream.record, stream.synchronize, partial(stream.wait, event)]:
+                with pytest.raises(PlaceError, match="a stream that is captured cannot"):
+                    forbidden()
+        stream.wait(event)
+
+
 class TestErrors:
     def test_synchronize_raises_what_the_work_raised(self, stream):
         stream.call(fail)
