@@ -12,7 +12,7 @@ failure and is dropped, and whatever is already being mapped may come before it 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing
 from functools import partial
 from itertools import islice
@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 from gpufeed.checks import positive_s, whole_number
 from gpufeed.device.channel import Channel, EndOfChannel
 from gpufeed.device.threads import ThreadGroup, run_ahead
+from gpufeed.reader.arranging import Outcome, Outcomes, Window, as_done, in_order
 from gpufeed.reader.base import (
     AnyReader,
     Reader,
@@ -31,7 +32,7 @@ from gpufeed.reader.base import (
     reading,
 )
 from gpufeed.reader.rng import PassRng, pass_rng, rng_seed
-from gpufeed.reader.skipping import OnError, Skip, SkipLog, skip_policy
+from gpufeed.reader.skipping import OnError, Skip, skip_policy
 from gpufeed.workers.frames import Entry, Kind
 from gpufeed.workers.payload import pack
 from gpufeed.workers.pool import Pool
@@ -41,14 +42,6 @@ __all__ = ["buffered", "xmap_readers"]
 
 T = TypeVar("T")
 R = TypeVar("R")
-
-# What became of one sample: its number in the pass, a `Kind`, and its value or error.
-# Plain tuples, because one is made for every sample and every stage.
-Outcome = tuple[int, int, Any]
-Outcomes = Generator[Outcome, None, None]
-
-# Most samples sent to a worker at once where ``buffer_size`` sets no bound.
-_MAX_CHUNK = 64
 
 
 def buffered(reader: AnyReader[T], size: int) -> Reader[T]:
@@ -184,21 +177,24 @@ class _Xmap(Reader[R]):
         """Skip without calling the mapper, as `map_readers` does, unless it may leave some out."""
         begin = skip if self._policy is None else 0
         log = None if self._policy is None else self.start_skipping(self._policy)
-        window = _Window(self._process_num, self._buffer_size)
+        window = Window(self._process_num, self._buffer_size)
         source = partial(_read, partial(reading, self._reader, epoch, begin), window.grants, begin)
         rng = None if self._seed is None else pass_rng(self, self._seed, epoch)
         map_all = self._map_in_processes if self._processes else self._map_on_threads
-        arrange = _in_order if self._order else _as_done
         with closing(map_all(source, window, begin, rng)) as outcomes:
             window.open()
-            mapped = arrange(outcomes, window, begin, log)
+            mapped = (
+                in_order(outcomes, window, begin, log)
+                if self._order
+                else as_done(outcomes, window, log)
+            )
             drain(mapped, skip - begin)
             yield from mapped
 
     def _map_on_threads(
         self,
         source: Callable[[], Outcomes],
-        window: _Window,
+        window: Window,
         begin: int,
         rng: PassRng | None,
     ) -> Outcomes:
@@ -212,11 +208,12 @@ class _Xmap(Reader[R]):
                 run = partial(_map, mapper, samples, on_error)
                 group.start(f"xmap-mapper-{number}", run, outcomes)
             yield from outcomes.drain(self._timeout_s)
+            group.require_open()
 
     def _map_in_processes(
         self,
         source: Callable[[], Outcomes],
-        window: _Window,
+        window: Window,
         begin: int,
         rng: PassRng | None,
     ) -> Outcomes:
@@ -236,6 +233,7 @@ class _Xmap(Reader[R]):
             pool.give_work([pack(self.name, work, {"mapper": self._mapper})])
             group.start("xmap-reader", partial(_send, source, pool, begin), sent)
             yield from _arrived(pool, begin, self._timeout_s, work.stops_at_error)
+            group.require_open()
 
     def count(self) -> int | None:
         return None if self._policy is not None else count_of(self._reader)
@@ -250,34 +248,6 @@ class _Xmap(Reader[R]):
 
     def unrepeatable(self) -> str | None:
         return None if self._order else "delivers as samples are done; pass order=True"
-
-
-class _Window:
-    """Samples that may be read and not yet be delivered; moves on as they are received.
-
-    Grants come in steps of half the buffer, so that the reading thread is woken once a step; at
-    the other end of a step there is still one sample a mapper, and half a buffer.
-    """
-
-    def __init__(self, process_num: int, buffer_size: int) -> None:
-        self.grants: Channel[int] = Channel()
-        self._size = process_num + buffer_size if buffer_size > 0 else sys.maxsize
-        self._step = max(1, buffer_size // 2) if buffer_size > 0 else sys.maxsize
-        self._num_received = 0
-
-    def open(self) -> None:
-        self.grants.put(self._size)
-
-    def move(self) -> None:
-        """Count a sample that was received."""
-        self._num_received += 1
-        if self._num_received == self._step:
-            self.grants.put(self._step)
-            self._num_received = 0
-
-    def chunk(self, process_num: int) -> int:
-        """Return how many samples may go to a worker at once, so that all have some."""
-        return min(_MAX_CHUNK, max(1, self._size // (4 * process_num)))
 
 
 def _read(
@@ -374,53 +344,3 @@ def _arrived(pool: Pool, begin: int, timeout_s: float | None, ends_at_error: boo
                 wanted += 1
             yield number, kind, value
             del value
-
-
-def _in_order(
-    outcomes: Iterator[Outcome], window: _Window, wanted: int, log: SkipLog | None
-) -> Iterator[Any]:
-    early: dict[int, tuple[int, Any]] = {}
-    for number, kind, value in outcomes:
-        early[number] = kind, value
-        del value
-        while wanted in early:
-            kind, value = early.pop(wanted)
-            window.move()
-            if kind == Kind.VALUE:
-                yield value
-            else:
-                _skip(log, wanted, kind, value)
-            del value
-            wanted += 1
-
-
-def _as_done(
-    outcomes: Iterator[Outcome], window: _Window, begin: int, log: SkipLog | None
-) -> Iterator[Any]:
-    failed_at, failure = sys.maxsize, None
-    for number, kind, value in outcomes:
-        window.move()
-        if number > failed_at:
-            continue
-        if kind == Kind.VALUE:
-            yield value
-        elif kind == Kind.ERROR and log is not None:
-            _skip(log, number, kind, value)
-        else:
-            failed_at, failure = number, value
-        del value
-    if failure is not None:
-        try:
-            raise failure
-        finally:
-            del failure
-
-
-def _skip(log: SkipLog | None, number: int, kind: int, error: BaseException) -> None:
-    """Leave a sample out if its mapper failed and the policy allows it, else raise its error."""
-    try:
-        if log is None or kind != Kind.ERROR or not isinstance(error, Exception):
-            raise error
-        log.skip(number, error)
-    finally:
-        del error  # as in `Channel`: the error's traceback holds this frame

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from gpufeed.checks import positive_s, whole_number
-from gpufeed.device.threads import ThreadGroup
+from gpufeed.device.threads import ClosedEarly, ThreadGroup
 from gpufeed.errors import FieldError
 from gpufeed.reader.base import AnyReader, Reader, count_of, drain, identity_of
 from gpufeed.workers.frames import Entry, Kind
@@ -207,8 +207,8 @@ class _Streams:
     def receive(self) -> list[int]:
         """Wait for more; return from whom it came, entry by entry."""
         arrivals = self._pool.receive(self._timeout_s)
-        if not arrivals:  # closed at interpreter exit, in the middle of this pass
-            arrivals = [(index, Entry(0, Kind.END, None), 0) for index in range(len(self.places))]
+        if not arrivals:
+            raise ClosedEarly  # by the stage that reads this one on a thread, or at exit
         for index, entry, nbytes in arrivals:
             self._queues[index].append((entry, nbytes))
         return [index for index, _, _ in arrivals]
