@@ -6,7 +6,7 @@ import pytest
 from support.readers import BrokenError, Watched, counting, failing, taken_until
 
 from gpufeed.errors import ReaderError
-from gpufeed.reader import Fake, cache, firstn, shuffle
+from gpufeed.reader import Fake, buffered, cache, firstn, shuffle, xmap_readers
 
 
 def test_cache_reads_at_the_call_and_never_again():
@@ -52,6 +52,16 @@ def test_a_lazy_cache_that_begins_in_the_middle_keeps_everything():
     reader = cache(counting(4), lazy=True)
     assert list(reader.open(0, 2)) == [2, 3]
     assert list(reader.open(1, 0)) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("stage", [buffered, lambda r, n: xmap_readers(abs, r, 2, n, order=True)])
+def test_a_lazy_cache_takes_a_closed_source_for_no_end(stage):
+    for _ in range(40):  # about every third of them is closed between two samples
+        reader = cache(stage(counting(50), 2), lazy=True)
+        ahead = buffered(reader, 2)()
+        assert [next(ahead), next(ahead)] == [0, 1]
+        ahead.close()
+        assert list(reader) == list(range(50))
 
 
 def test_a_lazy_cache_delivers_what_comes_before_a_failure():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import threading
 import weakref
 
@@ -10,7 +11,7 @@ import pytest
 from support.readers import BrokenError, Gate, Watched, failing, function_names, taken_until
 
 from gpufeed.device.channel import Channel
-from gpufeed.device.threads import ThreadGroup, close_iterator, run_ahead
+from gpufeed.device.threads import ClosedEarly, ThreadGroup, close_iterator, run_ahead
 
 
 def threads_named(name: str) -> list[threading.Thread]:
@@ -171,3 +172,30 @@ def test_a_delivered_error_leaves_no_cycle():
 
 def test_what_cannot_be_closed_is_left_alone():
     close_iterator(iter([1, 2]))
+
+
+def test_a_stage_that_is_closed_from_outside_has_not_ended():
+    ends = []
+
+    def inner():
+        source = run_ahead("inner", itertools.count, 2)
+        try:
+            yield from source
+        except ClosedEarly:
+            ends.append("closed")
+            raise
+        ends.append("ended")
+
+    while not ends:  # where its own thread waits for room, it is closed in order
+        outer = run_ahead("outer", inner, 2)
+        next(outer)
+        outer.close()
+    assert set(ends) == {"closed"}
+
+
+def test_a_group_that_is_closed_says_so():
+    group = ThreadGroup("none")
+    group.require_open()
+    group.close()
+    with pytest.raises(ClosedEarly):
+        group.require_open()
