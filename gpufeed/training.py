@@ -69,31 +69,22 @@ class BeginIteration:
 
 
 @dataclass(frozen=True)
-class _Saveable:
-    pass_id: int
-    _feeds: FeedReader = field(repr=False, compare=False)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return where training stands, as a small JSON object: ``train(..., state=...)``.
-
-        Raises:
-            ReaderError: A stage of the reader does not repeat its order, and which one.
-        """
-        return self._feeds.state_dict()
-
-
-@dataclass(frozen=True)
-class EndIteration(_Saveable):
+class EndIteration:
     """``step`` has returned.
 
     Attributes:
         pass_id: Number of the pass.
         batch_id: Number of the step in its pass, from 0.
         result: What ``step`` returned.
+        state_dict: Call it, in the handler, for where training stands: a small JSON object that
+            ``train(..., state=...)`` goes on from. It raises a `ReaderError` if a stage of the
+            reader does not repeat its order, and names it.
     """
 
+    pass_id: int
     batch_id: int
     result: Any
+    state_dict: Callable[[], dict[str, Any]] = field(repr=False, compare=False)
 
     @property
     def cost(self) -> Any:
@@ -107,12 +98,16 @@ class EndIteration(_Saveable):
 
 
 @dataclass(frozen=True)
-class EndPass(_Saveable):
-    """A pass has ended, and its state stands at the beginning of the next one.
+class EndPass:
+    """A pass has ended.
 
     Attributes:
         pass_id: Its number, from 0.
+        state_dict: As that of `EndIteration`; it stands at the beginning of the next pass.
     """
+
+    pass_id: int
+    state_dict: Callable[[], dict[str, Any]] = field(repr=False, compare=False)
 
 
 Event = BeginPass | BeginIteration | EndIteration | EndPass
@@ -159,9 +154,10 @@ def train(
         reader: Of samples, which are cut into batches here, or of batches.
         mapping: From the name of a variable to the item of a sample that fills it. Items may be
             left out, and serve several variables. None takes all of them by position.
-        batch_size: Samples a batch, or a function as for `gpufeed.batch`. What `gpufeed.batch`
-            returned is recognised, also below `buffered`, `shuffle` and the like: then this is its
-            size, or None. Of any other reader None says that it yields batches of its own.
+        batch_size: Samples a batch, which each of several places gets one of; or a function as for
+            `gpufeed.batch`. What `gpufeed.batch` returned is recognised, also below `buffered`,
+            `shuffle` and the like: then this is its size, or None. Of any other reader None says
+            that it yields batches of its own.
         total_pass: Passes, those before ``state`` included.
         step: Called as ``step(feed)``; where ``places`` is a list, as ``step(feeds)``, a feed each.
         feed_list: Variables, or names of variables of ``program``; None is those of ``mapping``.
@@ -233,7 +229,7 @@ def _run(
         first_batch = 0
         feeds.set_epoch(pass_id + 1)  # where the state of this pass's end has to stand
         if tell:
-            tell(EndPass(pass_id, feeds))
+            tell(EndPass(pass_id, feeds.state_dict))
 
 
 def _run_pass(
@@ -249,7 +245,7 @@ def _run_pass(
             continue
         tell(BeginIteration(pass_id, batch_id))
         result = step(feed)
-        tell(EndIteration(pass_id, feeds, batch_id, result))
+        tell(EndIteration(pass_id, batch_id, result, feeds.state_dict))
 
 
 def present_places() -> list[Place]:

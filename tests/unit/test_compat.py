@@ -144,6 +144,20 @@ class TestFluidFeeder:
         assert feed["x"].to_list() == [[3]]
         assert feeder.feed_dtypes == [x.dtype]
 
+    def test_an_array_is_a_row_of_fields(self):
+        fluid.layers.data("x", [1])
+        fluid.layers.data("y", [1], dtype="int64")
+        feeder = fluid.DataFeeder(["x", "y"], fluid.CPUPlace())
+        rows = np.array([[0.5, 1.0], [1.5, 2.0]])
+        for batch in (rows, list(rows), [tuple(row) for row in rows]):
+            feed = feeder.feed(batch)
+            assert feed["x"].to_list() == [[0.5], [1.5]]
+            assert feed["y"].to_list() == [[1], [2]]
+        with pytest.raises(FieldError, match="expected 2 fields"):
+            feeder.feed(rows[:, :1])
+        one = fluid.DataFeeder(["x"], fluid.CPUPlace())
+        assert one.feed(rows[:, :1])["x"].to_list() == [[0.5], [1.5]]
+
 
 class TestV2Feeder:
     def test_items_are_reordered_skipped_and_reused(self):

@@ -307,7 +307,7 @@ class TestState:
         _, states = self.whole_run()
         events = []
         train(self.make(), 3, 1, state=states[3][0], event_handler=events.append)
-        assert events == [gf.BeginPass(0), gf.EndPass(0, None)]
+        assert events == [gf.BeginPass(0), gf.EndPass(0, dict)]
 
     def test_nothing_is_left_to_do(self):
         _, states = self.whole_run()

@@ -2,9 +2,8 @@
 
 `data` takes its shape as it is, batch dimension and all, as ``fluid.data`` did.
 
-Differences to the reference that a script may see: ``LoDTensor.shape`` is a tuple and no method; an
-array in a batch is one field, so that rows of several fields are given as tuples; and a fetched
-tensor with a LoD asks for ``return_numpy=False``, as it did there.
+Differences to the reference that a script may see: ``LoDTensor.shape`` is a tuple and no method,
+and samples of a wrong number of fields end in a `FieldError` and no ``AssertionError``.
 """
 
 from __future__ import annotations

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
+import numpy as np
+
+from gpufeed.columnar import Column
 from gpufeed.feeder import DataFeeder as StrictFeeder
+from gpufeed.fields import FieldMap
 from gpufeed.places import PlaceLike
 from gpufeed.variables import Program, Variable
 
@@ -22,7 +27,8 @@ class DataFeeder(StrictFeeder):
     [[1], [3]]
 
     Floats are cut to integers, integers wrap, and the declared shape is used only where its rank is
-    another (`gpufeed.loose` has the rules).
+    another (`gpufeed.loose` has the rules). A sample that is an array is a row of fields, unless
+    there is but one.
 
     Args:
         feed_list: Variables, or names of variables of ``program``.
@@ -37,3 +43,14 @@ class DataFeeder(StrictFeeder):
         program: Program | None = None,
     ) -> None:
         super().__init__(feed_list, place, program, strict=False)
+        if len(self.feed_names) > 1:
+            self._fields = _ArraysAreRows(self.feed_names)
+
+
+class _ArraysAreRows(FieldMap):
+    def columns(self, batch: Iterable[Any]) -> Sequence[Sequence[Any] | Column]:
+        if isinstance(batch, np.ndarray):
+            batch = list(batch)
+        if isinstance(batch, list) and batch and isinstance(batch[0], np.ndarray):
+            batch = list(map(tuple, batch))
+        return super().columns(batch)
