@@ -97,11 +97,6 @@ class Pool:
             self.release()
             raise
 
-    @property
-    def pids(self) -> list[int]:
-        """Of the workers that have not ended, as far as is known."""
-        return [worker.process.pid for worker in self._workers if not worker.is_done]
-
     def give_work(self, payloads: Sequence[Payload]) -> None:
         """Let the workers begin, each with its own payload, or all with the only one."""
         for worker, payload in zip(self._workers, cycle(payloads), strict=False):
