@@ -16,9 +16,9 @@ Last result (virtual machine, 2 cores of an AMD EPYC, Python 3.11.7, four runs b
 microseconds a sample over the floor: shuffle + batch 0.09 to 0.10, 0.10 to 0.12 and 0.40 to 0.56
 with buffers of 1,000, 10,000 and 1,000,000; buffered 0.21 to 0.45 with a size of 1,000 and 0.44 to
 1.3 with 100, where nearly all of it is waking the other thread once a buffer (the low figures are
-both threads on one core); ordered xmap_readers 0.98 to 1.08 times unordered. Beside much
-other work (load 7): skipping takes 0.96 of draining by hand with one stage and 0.84 with six, which
-is as equal as that machine was; rng=True 0.9 to 1.3 us a sample, a new generator each 16 to 27.
+both threads on one core); ordered xmap_readers 0.98 to 1.08 times unordered. Skipping
+takes 1.00 times as long as draining by hand, through six stages 1.05; rng=True costs 0.53 us a
+sample, a new generator for each 9.3 (twice these beside much other work).
 """
 
 from __future__ import annotations
