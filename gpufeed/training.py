@@ -10,21 +10,21 @@ position that a state saves, and what is learned is the user's ``step``.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from gpufeed.checks import whole_number
 from gpufeed.device import cuda_places, num_cuda_devices, num_virtual_devices
+from gpufeed.device.threads import close_iterator
 from gpufeed.errors import FieldError
 from gpufeed.feeder import DataFeeder
 from gpufeed.grouping import Remainder
 from gpufeed.observe.stats import FeedStats
 from gpufeed.places import CPUPlace, Place, PlaceLike
 from gpufeed.prefetch import FeedReader
-from gpufeed.reader.aligned import map_readers
 from gpufeed.reader.base import AnyReader, Reader
-from gpufeed.reader.batch import Batch, BatchSize, batch
+from gpufeed.reader.batch import Batch, BatchSize
 from gpufeed.variables import Program, Variable
 
 __all__ = [
@@ -274,30 +274,13 @@ def _batches_of(
     """Return a reader of batches: ``reader`` itself, or its samples cut into batches."""
     made = _batch_below(reader)
     if made is None:
-        if batch_size is None:
-            return reader
-        return map_readers(_require_samples, batch(reader, batch_size))
+        return reader if batch_size is None else _BatchOfSamples(reader, batch_size)
     if batch_size is not None and batch_size != made.batch_size:
         raise FieldError(
             f"train.batch_size must be {made.batch_size!r}, as that of its reader, or None, "
             f"got {batch_size!r}"
         )
     return reader
-
-
-def _require_samples(made: Any) -> Any:
-    """Return a batch, unless what it was made of were batches.
-
-    These would be fed without complaint: ``mapping`` takes items out of a batch as out of a sample,
-    and so one sample of each batch. By convention samples are tuples, and batches lists of them.
-    """
-    first = made[0] if isinstance(made, list) else None
-    if isinstance(first, list) and first and all(isinstance(item, tuple) for item in first):
-        raise FieldError(
-            "train.batch_size must be None for a reader of batches, which are lists of tuples "
-            "(samples are tuples)"
-        )
-    return made
 
 
 def _batch_below(reader: AnyReader[Any]) -> Batch[Any] | None:
@@ -307,3 +290,30 @@ def _batch_below(reader: AnyReader[Any]) -> Batch[Any] | None:
             return None
         reader = reader.sources[0]
     return reader if isinstance(reader, Batch) else None
+
+
+class _BatchOfSamples(Batch[Any]):
+    """What `gpufeed.batch` makes, unless it would make batches of batches.
+
+    These would be fed without complaint: ``mapping`` takes items out of a batch as out of a sample,
+    and so one sample of each batch. By convention samples are tuples, and batches lists of them.
+    """
+
+    def open(self, epoch: int, skip: int) -> Iterator[Any]:
+        batches = super().open(epoch, skip)
+        try:
+            for samples in batches:
+                first = samples[0] if isinstance(samples, list) else None
+                if isinstance(first, list) and first and all(map(_is_tuple, first)):
+                    raise FieldError(
+                        "train.batch_size must be None for a reader of batches, which are lists "
+                        "of tuples (samples are tuples)"
+                    )
+                yield samples
+                del samples, first  # while the next ones are read, these are the consumer's alone
+        finally:
+            close_iterator(batches)
+
+
+def _is_tuple(item: object) -> bool:
+    return isinstance(item, tuple)

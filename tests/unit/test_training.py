@@ -345,6 +345,11 @@ class TestState:
         with pytest.raises(ReaderError, match="shuffle has no seed"):
             train(gf.reader.shuffle(samples, 4), 3, event_handler=handle)
 
+    def test_samples_and_a_size_are_the_same_pipeline_as_a_batch_reader(self):
+        seen, states = self.whole_run()
+        shuffled = gf.reader.shuffle(samples, 4, seed=1)
+        assert train(shuffled, 3, 3, state=states[1][0]) == seen[2:]
+
     def test_a_state_of_another_pipeline_is_refused(self):
         _, states = self.whole_run()
         with pytest.raises(ReaderError, match="fingerprint"):
