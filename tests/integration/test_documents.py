@@ -403,6 +403,65 @@ feeds = list(reader())
                 run(script.replace("multi_devices=True", "multi_devices=True, drop_last=False"))
 
 
+class TestExecutors:
+    """The loops of the book's chapter on digits, whose network is left out."""
+
+    LOOP = """
+import paddle
+import paddle.fluid as fluid
+
+train_reader = paddle.batch(
+    paddle.reader.shuffle(paddle.dataset.mnist.train(), buf_size=500), batch_size=8)
+img = fluid.layers.data(name='img', shape=[1, 28, 28], dtype='float32')
+label = fluid.layers.data(name='label', shape=[1], dtype='int64')
+
+use_cuda = fluid.core.is_compiled_with_cuda()
+place = fluid.CUDAPlace(0) if use_cuda else fluid.CPUPlace()
+feeder = fluid.DataFeeder(feed_list=[img, label], place=place)
+exe = fluid.Executor(place)
+exe.run(fluid.default_startup_program())
+digits = []
+for pass_id in range(2):
+    for batch_id, data in enumerate(train_reader()):
+        image, digit = exe.run(fluid.default_main_program(),
+                               feed=feeder.feed(data),
+                               fetch_list=[img, label])
+        assert image.shape == (len(data), 1, 28, 28)
+        digits += digit.ravel().tolist()
+"""
+
+    PARALLEL = """
+import paddle
+import paddle.fluid as fluid
+
+batches = paddle.batch(paddle.dataset.mnist.train(), batch_size=4)
+img = fluid.layers.data(name='img', shape=[1, 28, 28], dtype='float32')
+label = fluid.layers.data(name='label', shape=[1], dtype='int64')
+feeder = fluid.DataFeeder(feed_list=[img, label], place=fluid.CUDAPlace(0))
+exe = fluid.ParallelExecutor(use_cuda=True, main_program=fluid.default_main_program())
+digits = []
+for feeds in feeder.decorate_reader(batches, multi_devices=True)():
+    digit, = exe.run(fetch_list=[label.name], feed=feeds)
+    digits += digit.ravel().tolist()
+whole = feeder.feed([(image, digit) for batch in batches() for image, digit in batch])
+again, = exe.run(fetch_list=[label.name], feed=whole)
+"""
+
+    def test_one_place(self, mnist):
+        assert Counter(run(self.LOOP)["digits"]) == Counter(mnist[1].tolist() * 2)
+        with gf.virtual_devices(1):
+            found = run(self.LOOP)
+            assert found["place"] == gf.CUDAPlace(0)
+            assert Counter(found["digits"]) == Counter(mnist[1].tolist() * 2)
+
+    def test_many_places(self, mnist):
+        with gf.virtual_devices(2):
+            found = run(self.PARALLEL)
+        labels = mnist[1].tolist()
+        assert found["digits"] == labels[:16]  # the fifth batch has no second device to fill
+        assert found["again"].ravel().tolist() == labels
+
+
 class TestReaderDecorators:
     """The examples of ``paddle.reader``'s functions."""
 
