@@ -7,13 +7,13 @@ documents leave out is written out; where they end in a network, the feeds end i
 from __future__ import annotations
 
 import gzip
-import re
 import struct
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
+from support.porting import ported
 
 import gpufeed as gf
 from gpufeed.compat import paddle
@@ -21,14 +21,6 @@ from gpufeed.compat.paddle.dataset import common
 from gpufeed.errors import ComposeNotAligned
 
 NUM_IMAGES = 20
-
-
-def ported(script):
-    """Return a script after its import lines were changed."""
-    script = re.sub(
-        r"^import paddle$", "import gpufeed.compat.paddle as paddle", script, flags=re.M
-    )
-    return re.sub(r"^(from|import) paddle\b", r"\1 gpufeed.compat.paddle", script, flags=re.M)
 
 
 def run(script, **names):

@@ -1,0 +1,134 @@
+"""A script of the reference's time: it runs on PaddlePaddle 1.8.5, and here once ported.
+
+Every line that it prints is a JSON value, and has to be the same in both.
+"""
+
+import json
+import os
+import random
+
+import numpy as np
+
+os.environ["CPU_NUM"] = "2"
+
+import paddle
+import paddle.fluid as fluid
+
+draw = random.Random(11)
+
+
+def show(*values):
+    print(json.dumps(values))
+
+
+def ended(iterable):
+    """Return what came, and the kind of error that it ended in."""
+    got = []
+    try:
+        for each in iterable:
+            got.append(each)  # noqa: PERF402 - what came before the error is shown
+    except ValueError:
+        return got, "ValueError"
+    return got, None
+
+
+def numbers(n, make=lambda i: i):
+    return lambda: (make(i) for i in range(n))
+
+
+def random_item(i):
+    return draw.choice([i, (i,), (i, i), [i, i], str(i), (i, (i,)), [], {"i": i}])
+
+
+for n in (0, 1, 5, 8):
+    for size in (1, 2, 4, 9):
+        for drop_last in (False, True):
+            show("batch", list(paddle.batch(numbers(n), size, drop_last)()))
+for size in (0, -1, "x"):
+    try:
+        paddle.batch(numbers(3), size)
+        show("batch", size)
+    except ValueError:
+        show("batch", size, "ValueError")
+
+for _ in range(60):
+    readers = [numbers(draw.randint(0, 4), random_item) for _ in range(draw.randint(1, 3))]
+    kept = [paddle.reader.cache(reader) for reader in readers]
+    show("cache", [list(reader()) for reader in kept])
+    show("chain", list(paddle.reader.chain(*kept)()))
+    show("compose", ended(paddle.reader.compose(*kept)()))
+    show("shortest", list(paddle.reader.compose(*kept, check_alignment=False)()))
+    show("map", list(paddle.reader.map_readers(lambda *items: [items], *kept)()))
+    for n in (-1, 0, 2, 9, None):
+        show("firstn", list(paddle.reader.firstn(kept[0], n)()))
+    for size in (-1, 0, 1, 5):
+        show("buffered", list(paddle.reader.buffered(kept[0], size)()))
+    ordered = paddle.reader.xmap_readers(lambda item: [item], kept[0], 2, 4, order=True)
+    show("xmap", list(ordered()))
+    blocks = list(paddle.reader.shuffle(numbers(10), 4)())
+    show("shuffle", sorted(blocks[:4]), sorted(blocks[4:8]), sorted(blocks[8:]))
+
+
+def lengths_of(levels):
+    entries, lengths = draw.randint(1, 3), []
+    for _ in range(levels):
+        lengths.append([draw.randint(0, 3) for _ in range(entries)])
+        entries = max(1, sum(lengths[-1]))
+    return lengths
+
+
+for _ in range(200):
+    lengths = lengths_of(draw.randint(0, 3))
+    height = sum(lengths[-1]) if lengths else 3
+    if draw.random() < 0.3:
+        height = draw.randint(1, 9)
+    tensor = fluid.LoDTensor()
+    tensor.set(np.arange(2 * height).reshape(height, 2).astype("float32"), fluid.CPUPlace())
+    try:
+        tensor.set_recursive_sequence_lengths(lengths)
+        show(
+            "lengths", tensor.recursive_sequence_lengths(), tensor.lod(), np.array(tensor).tolist()
+        )
+        show("valid", tensor.has_valid_recursive_sequence_lengths())
+    except Exception:  # noqa: BLE001 - another kind in each
+        show("lengths", lengths, "refused")
+
+for _ in range(60):
+    rows = [[draw.randint(0, 9) for _ in range(draw.randint(0, 3))] for _ in range(3)]
+    if any(rows):
+        made = fluid.create_lod_tensor(rows, [[len(row) for row in rows]], fluid.CPUPlace())
+        show("create", np.array(made).tolist(), made.lod())
+    drawn = fluid.create_random_int_lodtensor([[2, 3]], [2], fluid.CPUPlace(), 4, 5)
+    show("drawn", np.array(drawn).shape, sorted(set(np.array(drawn).ravel().tolist()) | {4, 5}))
+
+with fluid.program_guard(fluid.Program(), fluid.Program()):
+    words = fluid.layers.data("words", [1], dtype="int64", lod_level=2)
+    image = fluid.layers.data("image", [2, 2])
+    label = fluid.data("label", [None, 1], "int64")
+    feeder = fluid.DataFeeder([words, "image", label], fluid.CPUPlace())
+    show([variable.shape for variable in (words, image, label)])
+
+
+def sample(i):
+    sentences = [[i] * draw.randint(0, 3) for _ in range(draw.randint(1, 3))]
+    return sentences, [i, 1, 2, 3], i
+
+
+def shown(feed):
+    return [
+        (name, feed[name].recursive_sequence_lengths(), np.array(feed[name]).tolist())
+        for name in ("words", "image", "label")
+    ]
+
+
+for n in (1, 4, 7, 9):
+    reader = paddle.reader.cache(paddle.batch(numbers(n, sample), 2))
+    show("feed", [shown(feeder.feed(batch)) for batch in reader()])
+    show("one", [shown(feed) for feed in feeder.decorate_reader(reader, multi_devices=False)()])
+    for drop_last in (True, False):
+        many = feeder.decorate_reader(reader, multi_devices=True, drop_last=drop_last)
+        groups, error = ended(many())
+        show("many", [[shown(feed) for feed in group] for group in groups], error)
+    pair = list(reader())[:2]
+    groups, error = ended(feeder.feed_parallel(pair, 2))
+    show("parallel", [shown(feed) for feed in groups], error)
