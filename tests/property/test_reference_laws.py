@@ -18,7 +18,7 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from support import reference
-from support.reference_cases import random_case
+from support.reference_cases import batch_of, random_case
 
 import gpufeed as gf
 from gpufeed.compat import fluid
@@ -51,7 +51,7 @@ def feed(case, feeder=fluid.DataFeeder):
     """Return what we make of a case, or None where it is refused."""
     with gf.program_guard(gf.Program()):
         x = fluid.data("x", case["shape"], case["dtype"], case["lod_level"])
-        rows = [(row,) for row in case["rows"]]
+        rows = batch_of(case)
         try:
             return feeder([x], fluid.CPUPlace()).feed(rows)["x"]
         except FieldError:

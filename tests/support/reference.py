@@ -10,6 +10,7 @@ import math
 from typing import Any
 
 import numpy as np
+from support.reference_cases import batch_of
 
 Lengths = list[list[int]]
 INTEGERS = ("uint8", "int16", "int32", "int64")
@@ -32,8 +33,8 @@ def convert(case: dict[str, Any]) -> tuple[np.ndarray, Lengths]:
         for inner in entry:
             take(inner, level + 1)
 
-    for sample in case["rows"]:
-        take(sample, 0)
+    for (sample,) in batch_of(case):
+        take(_listed(sample), 0)
     shape = _shape(rows)
     values = [_value(value, case["dtype"]) for value in _flat(rows)]
     array = np.array(values, case["dtype"]).reshape(shape)
@@ -46,6 +47,13 @@ def accepts(lengths: Lengths, num_rows: int) -> bool:
         return False
     entries = [*map(len, lengths[1:]), *([num_rows] if num_rows else [])]
     return all(sum(level) == num for level, num in zip(lengths, entries, strict=False))
+
+
+def _listed(sample: Any) -> Any:
+    """Return nested lists of Python's own numbers."""
+    if isinstance(sample, list):
+        return [_listed(each) for each in sample]
+    return sample.tolist() if isinstance(sample, np.ndarray) else sample
 
 
 def _shape(nested: Any) -> tuple[int, ...]:

@@ -1,8 +1,8 @@
 """Random batches for `DataFeeder`, as JSON values: what is compared with the reference.
 
-A case is ``{"shape", "dtype", "lod_level", "rows"}``: one declared variable, and what each sample
-of a batch holds for it. Most are as they should be; some have another shape, another depth, or
-values that the dtype cannot keep.
+A case is ``{"shape", "dtype", "lod_level", "rows", "arrays"}``: one declared variable, and what
+each sample of a batch holds for it, `batch_of` makes the batch. Most are as they should be; some
+have another shape, or values that the dtype cannot keep.
 
 This module imports nothing of gpufeed: `reference_worker` runs where the reference does.
 """
@@ -12,6 +12,8 @@ from __future__ import annotations
 import math
 from random import Random
 from typing import Any
+
+import numpy as np
 
 SHAPES = (
     [-1],
@@ -40,7 +42,9 @@ def random_case(random: Random) -> dict[str, Any]:
         item = [random.randint(0, 4) for _ in item]
     elif form == "tall":
         item = [random.randint(1, 3), *item]
-    odd_values = random.random() < 0.25
+    arrays = random.choice([None, None, "row", "sequence"])
+    array_dtype = random.choice(["float64", "float32", "int64", "int32", dtype])
+    odd_values = arrays is None and random.random() < 0.35
 
     def value() -> Any:
         return _odd_value(random, dtype) if odd_values else _value(random, dtype)
@@ -51,7 +55,30 @@ def random_case(random: Random) -> dict[str, Any]:
         return _nested(item, value)
 
     rows = [entry(lod_level) for _ in range(random.choice([0, 1, 2, 3, 4]))]
-    return {"shape": shape, "dtype": dtype, "lod_level": lod_level, "rows": rows}
+    return {
+        "shape": shape,
+        "dtype": dtype,
+        "lod_level": lod_level,
+        "rows": rows,
+        "arrays": None if arrays is None else [arrays, array_dtype],
+    }
+
+
+def batch_of(case: dict[str, Any]) -> list[tuple[Any]]:
+    """Return the batch: samples of one field, with arrays in it where the case wants them."""
+    arrays = case.get("arrays")
+    if arrays is None:
+        return [(row,) for row in case["rows"]]
+    form, dtype = arrays
+    # An array is a row, or all rows of a sequence (which here are as long as each other).
+    depth = case["lod_level"] - (form == "sequence" and case["lod_level"] > 0)
+
+    def make(entry: Any, level: int) -> Any:
+        if level < depth:
+            return [make(each, level + 1) for each in entry]
+        return np.array(entry, dtype)
+
+    return [(make(row, 0),) for row in case["rows"]]
 
 
 def _nested(item: list[int], value: Any) -> Any:

@@ -9,6 +9,7 @@ import sys
 
 import numpy as np
 import paddle
+from reference_cases import batch_of
 
 
 def feed(case):
@@ -28,7 +29,7 @@ def feed(case):
 
 def _feed(case):
     names = case["shape"], case["dtype"], case["lod_level"]
-    rows = [(row,) for row in case["rows"]]
+    rows = batch_of(case)
     if paddle.__version__.startswith("1."):
         from paddle import fluid
 
