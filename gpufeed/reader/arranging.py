@@ -51,7 +51,7 @@ class Window:
 
     def chunk(self, process_num: int) -> int:
         """Return how many samples may go to a worker at once, so that all have some."""
-        return min(_MAX_CHUNK, max(1, self._size // (4 * process_num)))
+        return min(_MAX_CHUNK, max(1, self._size // (2 * process_num)))
 
 
 def in_order(

@@ -141,12 +141,13 @@ def _dumps(
 def _registered(cloudpickle: ModuleType, modules: set[str]) -> Iterator[None]:
     """Let the contents of ``modules`` travel by value, those added meanwhile too."""
     before = set(cloudpickle.list_registry_pickle_by_value())
-    for name in modules - before:
+    # A worker never loads the modules whose contents came to it by value.
+    for name in (modules - before) & sys.modules.keys():
         cloudpickle.register_pickle_by_value(sys.modules[name])
     try:
         yield
     finally:
-        for name in modules - before:
+        for name in (modules - before) & sys.modules.keys():
             cloudpickle.unregister_pickle_by_value(sys.modules[name])
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from gpufeed.errors import ReaderError
 from gpufeed.reader import map_readers
-from gpufeed.workers.payload import _is_importable, pack
+from gpufeed.workers.payload import Payload, _is_importable, pack
 
 
 @pytest.fixture
@@ -98,3 +98,9 @@ def test_what_cannot_be_pickled_is_named():
 def test_what_is_not_the_users_keeps_its_own_error():
     with pytest.raises(TypeError, match="cannot pickle"):
         pack("isolate", threading.Lock(), {"reader": list})
+
+
+def test_a_process_without_the_module_may_send_its_name():
+    payload = Payload(b"", {"never_loaded_here"})
+    encoded = payload.encode(["never_loaded_here", 1])
+    assert pickle.loads(encoded.data) == ["never_loaded_here", 1]
