@@ -14,7 +14,8 @@ from itertools import islice
 import numpy as np
 import pytest
 from conftest import HAS_CUDA_DEVICE
-from support.feeding import batch, make_feeder, make_reader, num_device_slabs
+from support.feeding import batch, make_all_slabs, make_feeder, make_reader, num_device_slabs
+from support.latch import KernelLatch
 
 from gpufeed.device import array_module, backend_for, virtual_devices
 from gpufeed.places import CPUPlace, CUDAPlace
@@ -35,6 +36,9 @@ class VirtualRig:
         self.streams.append(self.backend.stream())
         return self.streams[-1]
 
+    def latch(self):
+        return threading.Event()
+
     def hold(self, stream, latch):
         stream.call(latch.wait)
 
@@ -51,22 +55,29 @@ class VirtualRig:
 
 
 class CudaRig:
-    """A GPU: a host function holds a stream, an asynchronous copy reads raw memory."""
+    """A GPU: a kernel holds a stream, an asynchronous copy reads raw memory."""
 
     def __init__(self):
         import cupy
 
         self.cupy = cupy
         self.backend = backend_for(PLACE)
+        # Page-locked in advance, as that may have to wait for a stream that is held.
+        self.seen = self.backend.host_memory(64 * NBYTES)
+        self.num_seen = 0
 
     def stream(self):
         return self.backend.stream()
 
+    def latch(self):
+        return KernelLatch()
+
     def hold(self, stream, latch):
-        stream.raw.launch_host_func(lambda _: latch.wait(), None)
+        latch.hold(stream)
 
     def read_late(self, memory, nbytes, stream):
-        seen = self.backend.host_memory(nbytes)
+        seen = self.seen[self.num_seen :][:nbytes]
+        self.num_seen += nbytes
         self.cupy.cuda.runtime.memcpyAsync(
             seen.ctypes.data,
             memory.memory.ptr,
@@ -101,7 +112,7 @@ def rig(request):
 
 @pytest.fixture
 def latch(rig):  # opened before the rig closes its streams
-    made = threading.Event()
+    made = rig.latch()
     yield made
     made.set()
 
@@ -306,6 +317,7 @@ class TestFeeds:
         reader = make_feeder(PLACE).decorate_reader(
             make_reader(30), prefetch=prefetch, stream=stream
         )
+        make_all_slabs(reader, prefetch, 4096)
         feeds, read = reader(), partial(self.read_label_late, rig, stream=stream)
         rig.hold(stream, latch)
         seen = list(map(read, islice(feeds, prefetch + 2)))

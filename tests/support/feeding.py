@@ -20,6 +20,7 @@ __all__ = [
     "assert_holds",
     "batch",
     "held",
+    "make_all_slabs",
     "make_feeder",
     "make_reader",
     "num_device_slabs",
@@ -67,6 +68,15 @@ def assert_holds(feed: Feed, samples: list[Sample]) -> None:
 def num_device_slabs(reader: FeedReader) -> list[int]:
     """Return how many slabs each place of a feed reader has made, page-locked ones left out."""
     return [staging.rings[0].num_made for staging in reader._pool._all]
+
+
+def make_all_slabs(reader: FeedReader, prefetch: int, nbytes: int) -> None:
+    """Make all the slabs that a pass may need, so that none has to be made during it."""
+    stagings = reader._pool.borrow(reader._places, prefetch)
+    for ring in [ring for staging in stagings for ring in staging.rings]:
+        for slab in [ring.acquire(nbytes) for _ in range(prefetch + 2)]:
+            ring.release(slab, *slab.busy)
+    reader._pool.give_back(stagings, prefetch)
 
 
 def raw(array: np.ndarray) -> np.ndarray:
