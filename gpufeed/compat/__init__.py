@@ -2,13 +2,14 @@
 
 Put ``gpufeed.compat.`` in front of ``paddle`` in a script's import lines, and change nothing else:
 
-    import paddle                              import gpufeed.compat.paddle as paddle
-    import paddle.v2 as paddle                 import gpufeed.compat.paddle.v2 as paddle
-    import paddle.fluid as fluid               import gpufeed.compat.paddle.fluid as fluid
-    import paddle.fluid.layers as layers       import gpufeed.compat.paddle.fluid.layers as layers
-    from paddle.trainer.PyDataProvider2 \
-        import *                               from gpufeed.compat.paddle.trainer.PyDataProvider2 \
-                                                   import *
+    import paddle                        import gpufeed.compat.paddle as paddle
+    import paddle.v2 as paddle           import gpufeed.compat.paddle.v2 as paddle
+    import paddle.fluid as fluid         import gpufeed.compat.paddle.fluid as fluid
+    from paddle.fluid import core        from gpufeed.compat.paddle.fluid import core
+    from paddle.trainer.PyDataProvider2 import *
+                    from gpufeed.compat.paddle.trainer.PyDataProvider2 import *
+    from paddle.trainer_config_helpers import *
+                    from gpufeed.compat.paddle.trainer_config_helpers import *
 
 >>> from gpufeed.compat import fluid, paddle
 >>> with fluid.program_guard(fluid.Program()):

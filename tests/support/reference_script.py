@@ -132,3 +132,24 @@ for n in (1, 4, 7, 9):
     pair = list(reader())[:2]
     groups, error = ended(feeder.feed_parallel(pair, 2))
     show("parallel", [shown(feed) for feed in groups], error)
+
+
+def arrays():
+    for i in range(5):
+        yield np.full((i + 1, 2), i, "float32"), np.full((i + 1, 1), i)
+
+
+with fluid.program_guard(fluid.Program(), fluid.Program()):
+    x, y = fluid.data("x", [None, 2]), fluid.data("y", [None, 1], "int64")
+    for places in (fluid.CPUPlace(), fluid.cpu_places(2)):
+        loader = fluid.io.DataLoader.from_generator([x, y], 4)
+        rows = paddle.reader.cache(numbers(7, lambda i: ([i, i], [i])))
+        for drop_last in (True, False):
+            loader.set_sample_generator(rows, 2, drop_last, places)
+            show(
+                "samples", [[np.array(feed["y"]).tolist() for feed in feeds] for feeds in loader()]
+            )
+        loader.set_sample_list_generator(paddle.batch(rows, 3), places)
+        show("lists", [[np.array(feed["x"]).tolist() for feed in feeds] for feeds in loader()])
+        loader.set_batch_generator(arrays, places)
+        show("arrays", [[np.array(feed["x"]).tolist() for feed in feeds] for feeds in loader()])

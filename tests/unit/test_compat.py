@@ -159,6 +159,59 @@ class TestFluidFeeder:
         assert one.feed(rows[:, :1])["x"].to_list() == [[0.5], [1.5]]
 
 
+class TestLoaders:
+    def rows(self):
+        return (([float(number)] * 2, number) for number in range(5))
+
+    def loader(self, make=None, **options):
+        x, y = fluid.data("x", [None, 2]), fluid.data("y", [None, 1], "int64")
+        return (make or fluid.io.DataLoader.from_generator)([x, y], 4, **options)
+
+    def shown(self, loader):
+        return [[feed["y"].numpy().ravel().tolist() for feed in feeds] for feeds in loader()]
+
+    def test_samples(self):
+        loader = self.loader().set_sample_generator(self.rows, 2, places=fluid.CPUPlace())
+        assert self.shown(loader) == [[[0, 1]], [[2, 3]]]
+        loader = self.loader().set_sample_generator(self.rows, 2, False)
+        assert self.shown(loader) == self.shown(lambda: iter(loader)) == [[[0, 1]], [[2, 3]], [[4]]]
+
+    def test_batches_on_many_places(self):
+        lists = paddle.batch(self.rows, 2)
+        loader = self.loader().set_sample_list_generator(lists, fluid.cpu_places(2))
+        assert self.shown(loader) == [[[0, 1], [2, 3]]]
+        kept = self.loader(drop_last=False, use_double_buffer=False)
+        kept.set_sample_list_generator(lists, fluid.cpu_places(2))
+        assert self.shown(kept) == [[[0, 1], [2, 3]], [[4]]]
+
+    def test_arrays(self):
+        def arrays():
+            for number in range(3):
+                yield np.full((2, 2), number, "float32"), np.full((2, 1), number)
+
+        loader = self.loader(return_list=True).set_batch_generator(arrays)
+        got = [[tensor.numpy().tolist() for tensor in tensors] for [tensors] in loader]
+        assert got == [[[[n, n], [n, n]], [[n], [n]]] for n in range(3)]
+
+    def test_a_loop(self):
+        executor = fluid.Executor(fluid.CPUPlace())
+        reader = self.loader(fluid.io.PyReader)
+        reader.decorate_sample_generator(self.rows, batch_size=5, places=[fluid.CPUPlace()])
+        [[y]] = [executor.run(feed=data, fetch_list=["y"]) for data in reader()]
+        assert y.ravel().tolist() == [0, 1, 2, 3, 4]
+        with pytest.raises(FieldError, match="must be one for its one place, got 2"):
+            executor.run(feed=[{}, {}])
+
+    def test_what_is_not_there(self):
+        with pytest.raises(FieldError, match=r"DataLoader.iterable must be True.*py_reader"):
+            self.loader(iterable=False)
+        for missing in ({"feed_list": None}, {"capacity": None}):
+            with pytest.raises(FieldError, match="PyReader needs a feed_list and a capacity"):
+                fluid.io.PyReader(**{"feed_list": ["x"], "capacity": 2, **missing})
+        with pytest.raises(gf.ReaderError, match="must come first"):
+            self.loader()()
+
+
 class TestV2Feeder:
     def test_items_are_reordered_skipped_and_reused(self):
         feeder = paddle.DataFeeder(

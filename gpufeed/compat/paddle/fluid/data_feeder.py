@@ -32,14 +32,14 @@ class DataFeeder(StrictFeeder):
 
     Args:
         feed_list: Variables, or names of variables of ``program``.
-        place: Where feeds go.
+        place: Where feeds go, or a list of places.
         program: That the variables belong to; None is the default main program.
     """
 
     def __init__(
         self,
         feed_list: Sequence[Variable | str],
-        place: PlaceLike,
+        place: PlaceLike | Sequence[PlaceLike],
         program: Program | None = None,
     ) -> None:
         super().__init__(feed_list, place, program, strict=False)

@@ -46,7 +46,7 @@ class Executor:
     def run(
         self,
         program: Program | None = None,
-        feed: Mapping[str, Any] | None = None,
+        feed: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
         fetch_list: Sequence[Fetch] | None = None,
         feed_var_name: str = "feed",
         fetch_var_name: str = "fetch",
@@ -54,7 +54,18 @@ class Executor:
         return_numpy: bool = True,
         use_program_cache: bool = False,
     ) -> list[Any]:
-        """Run a program once; see `gpufeed.Executor.run`."""
+        """Run a program once; see `gpufeed.Executor.run`.
+
+        Raises:
+            FieldError: ``feed`` is a list of more than one mapping, or as there.
+        """
+        if feed is not None and not isinstance(feed, Mapping):
+            if len(feed) != 1:
+                raise FieldError(
+                    f"Executor.run.feed must be one for its one place, got {len(feed)}; "
+                    "use ParallelExecutor"
+                )
+            [feed] = feed
         return self._executor.run(program, feed, fetch_list, return_numpy)
 
     def close(self) -> None:

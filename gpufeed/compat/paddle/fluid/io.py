@@ -1,7 +1,8 @@
-"""``fluid.io``: reader decorators, where releases from 1.6 on had them."""
+"""``fluid.io``: loaders, and the reader decorators, where releases from 1.6 on had them."""
 
 from __future__ import annotations
 
+from gpufeed.compat.paddle.fluid.reader import DataLoader, PyReader
 from gpufeed.compat.paddle.reader import (
     ComposeNotAligned,
     buffered,
@@ -18,6 +19,8 @@ from gpufeed.reader.batch import batch
 
 __all__ = [
     "ComposeNotAligned",
+    "DataLoader",
+    "PyReader",
     "batch",
     "buffered",
     "cache",
