@@ -6,6 +6,7 @@ import io
 import json
 import sys
 import threading
+import weakref
 from itertools import count, islice
 
 import numpy as np
@@ -461,6 +462,20 @@ class TestFailure:
         with pytest.raises(error, match=message):
             gf.train(**{**arguments, argument: given})
         assert watched.num_read == 0
+
+
+class TestMemory:
+    @pytest.mark.parametrize("events", [{}, {"event_handler": lambda event: None}])
+    def test_a_feed_is_gone_when_the_next_one_is_there(self, events):
+        """Or its slab could not be used again."""
+        arrays, num_alive = [], []
+
+        def step(feed):
+            arrays.append(weakref.ref(feed["x"].data))
+            num_alive.append(sum(array() is not None for array in arrays))
+
+        train(samples, 2, 2, step=step, **events)
+        assert num_alive == [1] * 10
 
 
 class TestProgress:
