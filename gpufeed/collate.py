@@ -9,7 +9,8 @@ each array 256-byte aligned:
     └─────────────┴──────────────┴──────────────┴─────────┴──┴──────────────┴──┘
 
 The second writes each value into its final place in the wire prefix. Kernels fill the unpacked
-region (widened, scaled and densified values) where the feed will live. For a device, offsets
+region (widened, scaled and densified values) where the feed will live; what is densified with
+``densify="reuse"`` stands apart from it (`gpufeed.layout`). For a device, offsets
 travel with the values, as int32 (int64 beyond 2**31 rows); the host keeps its own as int64.
 
 Nothing here allocates the block, or knows where it is.
@@ -17,7 +18,6 @@ Nothing here allocates the block, or knows where it is.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, Protocol
@@ -27,11 +27,11 @@ import numpy as np
 from gpufeed.columnar import Column
 from gpufeed.columns import DenseColumn, SparseColumn
 from gpufeed.device.backend import Array
-from gpufeed.device.host import ALIGNMENT
 from gpufeed.device.slabs import Lease
 from gpufeed.device.staging import MakeArray
 from gpufeed.feed import Feed
 from gpufeed.kernels import convert_values, densify_rows
+from gpufeed.layout import Placed, Section, find_again, lay_out, lay_out_remains
 from gpufeed.lod import index_dtype
 from gpufeed.loose import LooseColumn
 from gpufeed.places import CUDAPlace, Place
@@ -42,8 +42,6 @@ from gpufeed.whole import WHOLE, WholeDense, WholeSparse, samples_of
 
 __all__ = ["BatchPlan"]
 
-_Section = tuple[tuple[int, ...], np.dtype[Any]]  # shape and dtype of one array in the block
-_Placed = tuple[int, tuple[int, ...], np.dtype[Any]]  # the byte where it starts, shape, dtype
 Samples = Sequence[Any] | Column  # one value a sample, or all of them in one array
 
 
@@ -77,27 +75,42 @@ class BatchPlan:
         self.num_samples = len(columns[0])
         self._place = place
         self._fields: list[tuple[str, _Field]] = []
-        wire: list[_Section] = []
-        unpacked: list[_Section] = []
+        self._reusing: list[_ReusedField] = []
+        wire: list[Section] = []
         for variable, samples in zip(variables, columns, strict=True):
-            field: _Field = (
-                _SparseField(variable, samples, place)
-                if variable.is_sparse
-                else _DenseField(variable, samples, place, strict)
-            )
+            field: _Field
+            if variable.densify == "reuse":
+                field = _ReusedField(variable, samples, place)
+                self._reusing.append(field)
+            elif variable.is_sparse:
+                field = _SparseField(variable, samples, place)
+            else:
+                field = _DenseField(variable, samples, place, strict)
             self._fields.append((variable.name, field))
             wire += field.wire
-            unpacked += field.unpacked
-        self._wire, self.wire_nbytes = _lay_out(wire, 0)
-        self._unpacked, self.nbytes = _lay_out(unpacked, self.wire_nbytes)
+        self._wire, self.wire_nbytes = lay_out(wire, 0)
+        end = self.wire_nbytes
+        for _, field in self._fields:
+            field.placed, end = lay_out(field.unpacked, end)
+        self._end = self.nbytes = end
+        for reusing in self._reusing:
+            _, self.nbytes = lay_out(reusing.remains, self.nbytes)
+
+    def settle(self, slab_nbytes: int, remains: object | None) -> object | None:
+        """Place what is left for the next batch in this slab, and find what the last one left."""
+        mine = lay_out_remains([field.remains for field in self._reusing], slab_nbytes)
+        left = find_again(mine, remains, self._end)
+        for field, here, old in zip(self._reusing, mine, left, strict=True):
+            field.placed = [*here, *(() if old is None else (old.offsets, old.indices))]
+        return mine or None
 
     def wire_arrays(self, make: MakeArray) -> list[Array]:
         """Return the arrays of the wire prefix, made by ``make(offset, shape, dtype)``."""
         return [make(*placed) for placed in self._wire]
 
     def unpacked_arrays(self, make: MakeArray) -> list[Array]:
-        """Return the arrays of the unpacked region."""
-        return [make(*placed) for placed in self._unpacked]
+        """Return the arrays that `unpack` writes, or reads to know what it wrote before."""
+        return [make(*placed) for _, field in self._fields for placed in field.placed]
 
     def write(self, wire: list[Array]) -> None:
         """Write every value, once, into the wire arrays (in host memory).
@@ -112,10 +125,17 @@ class BatchPlan:
     def unpack(self, wire: list[Array], unpacked: list[Array], stream: object) -> None:
         """Fill the unpacked region from the wire prefix, by kernels on ``stream``."""
         arrays, targets = iter(wire), iter(unpacked)
+        reused = []
         for _, field in self._fields:
             mine = list(islice(arrays, len(field.wire)))
-            if field.unpacked:
-                field.unpack(mine, next(targets), stream)
+            theirs = list(islice(targets, len(field.placed)))
+            if theirs:
+                field.unpack(mine, theirs, stream)
+            if isinstance(field, _ReusedField):
+                reused.append((field, mine, theirs))
+        # Not sooner, as what one field leaves may stand where another finds what it left before.
+        for field, mine, theirs in reused:
+            field.leave(mine, theirs, stream)
 
     def feed(self, wire: list[Array], unpacked: list[Array], lease: Lease) -> Feed:
         """Return what the user gets: tensors over these arrays."""
@@ -126,29 +146,22 @@ class BatchPlan:
         return Feed(tensors, place=place)
 
 
-def _lay_out(sections: list[_Section], start: int) -> tuple[list[_Placed], int]:
-    """Return each array with the byte at which it starts, and where the last one ends."""
-    placed = []
-    for shape, dtype in sections:
-        placed.append((start, shape, dtype))
-        start += -(-math.prod(shape) * dtype.itemsize // ALIGNMENT) * ALIGNMENT
-    return placed, start
-
-
 class _Field(Protocol):
     """One field of a plan, which takes its own arrays off the front of ``wire``.
 
     Attributes:
         wire: Shape and dtype of each array it needs in the wire prefix, in the order it takes them.
         unpacked: Of the one array in the unpacked region, if it needs that.
+        placed: Where the arrays stand that it unpacks into, the one that is fed first.
     """
 
-    wire: list[_Section]
-    unpacked: list[_Section]
+    wire: list[Section]
+    unpacked: list[Section]
+    placed: list[Placed]
 
     def write(self, wire: Iterator[Array]) -> None: ...
 
-    def unpack(self, wire: list[Array], out: Array, stream: object) -> None: ...
+    def unpack(self, wire: list[Array], targets: list[Array], stream: object) -> None: ...
 
     def tensor(
         self, wire: Iterator[Array], unpacked: Iterator[Array], place: Place, lease: Lease
@@ -158,14 +171,16 @@ class _Field(Protocol):
 class _DenseField:
     """Wire: values, then (for a device) the offsets of each level. Unpacked: converted values."""
 
-    __slots__ = ("_column", "_lod_on_place", "_variable", "unpacked", "wire")
+    __slots__ = ("_column", "_lod_on_place", "_variable", "placed", "unpacked", "wire")
+
+    placed: list[Placed]
 
     def __init__(self, variable: Variable, samples: Samples, place: Place, strict: bool) -> None:
         self._variable = variable
         dtype = variable.wire_dtype or variable.dtype
         self._column = _dense_column(variable, samples, dtype, strict)
-        self.wire: list[_Section] = [(self._column.shape, dtype)]
-        self.unpacked: list[_Section] = []
+        self.wire: list[Section] = [(self._column.shape, dtype)]
+        self.unpacked: list[Section] = []
         if variable.is_converted:
             self.unpacked.append((self._column.shape, variable.dtype))
         self._lod_on_place = _offset_sections(self._column.offsets, place)
@@ -175,15 +190,16 @@ class _DenseField:
         self._column.write(next(wire))
         _write_offsets(self._column.offsets, wire, self._lod_on_place)
 
-    def unpack(self, wire: list[Array], out: Array, stream: object) -> None:
-        convert_values(wire[0], self._variable.scale, self._variable.shift, out, stream=stream)
+    def unpack(self, wire: list[Array], targets: list[Array], stream: object) -> None:
+        scale, shift = self._variable.scale, self._variable.shift
+        convert_values(wire[0], scale, shift, targets[0], stream=stream)
 
     def tensor(
         self, wire: Iterator[Array], unpacked: Iterator[Array], place: Place, lease: Lease
     ) -> LoDTensor:
         data = next(wire)
         lod_on_place = [next(wire) for _ in self._lod_on_place]
-        if self.unpacked:
+        if self.placed:
             data = next(unpacked)
         return LoDTensor._assemble(data, self._column.offsets, place, lod_on_place or None, lease)
 
@@ -191,7 +207,17 @@ class _DenseField:
 class _SparseField:
     """Wire: row offsets, indices, values if any, LoD offsets. Unpacked: dense rows."""
 
-    __slots__ = ("_column", "_has_values", "_lod_on_place", "_variable", "unpacked", "wire")
+    __slots__ = (
+        "_column",
+        "_has_values",
+        "_lod_on_place",
+        "_variable",
+        "placed",
+        "unpacked",
+        "wire",
+    )
+
+    placed: list[Placed]
 
     def __init__(self, variable: Variable, samples: Samples, place: Place) -> None:
         self._variable = variable
@@ -204,13 +230,13 @@ class _SparseField:
         num_rows, num_entries = len(row_offsets) - 1, int(row_offsets[-1])
         # One dtype for both, as SciPy, torch and cuSPARSE want it.
         dtype = index_dtype(max(num_entries, variable.dim))
-        self.wire: list[_Section] = [(row_offsets.shape, dtype), ((num_entries,), dtype)]
+        self.wire: list[Section] = [(row_offsets.shape, dtype), ((num_entries,), dtype)]
         self._has_values = variable.layout == "sparse_float"
         if self._has_values:
             self.wire.append(((num_entries,), variable.dtype))
         self._lod_on_place = _offset_sections(self._column.offsets, place)
         self.wire += self._lod_on_place
-        self.unpacked: list[_Section] = []
+        self.unpacked: list[Section] = []
         if variable.densify:
             self.unpacked.append(((num_rows, variable.dim), variable.dtype))
 
@@ -221,9 +247,14 @@ class _SparseField:
             self._column.write_values(next(wire))
         _write_offsets(self._column.offsets, wire, self._lod_on_place)
 
-    def unpack(self, wire: list[Array], out: Array, stream: object) -> None:
+    def unpack(self, wire: list[Array], targets: list[Array], stream: object) -> None:
+        self._densify(wire, targets[0], None, stream)
+
+    def _densify(
+        self, wire: list[Array], out: Array, previous: tuple[Array, Array] | None, stream: object
+    ) -> None:
         values = wire[2] if self._has_values else None
-        densify_rows(wire[0], wire[1], values, out, stream=stream)
+        densify_rows(wire[0], wire[1], values, out, previous=previous, stream=stream)
 
     def tensor(
         self, wire: Iterator[Array], unpacked: Iterator[Array], place: Place, lease: Lease
@@ -232,12 +263,37 @@ class _SparseField:
         values = next(wire) if self._has_values else None
         lod = self._column.offsets
         lod_on_place = [next(wire) for _ in self._lod_on_place] or None
-        if self.unpacked:
-            return LoDTensor._assemble(next(unpacked), lod, place, lod_on_place, lease)
+        if self.placed:
+            dense, *_ = islice(unpacked, len(self.placed))
+            return LoDTensor._assemble(dense, lod, place, lod_on_place, lease)
         dim = self._variable.dim
         return SparseRows._assemble(
             row_offsets, indices, values, dim, lod, place, lod_on_place, lease
         )
+
+
+class _ReusedField(_SparseField):
+    """Dense rows in memory where those of an earlier batch may be; then these alone are cleared.
+
+    Attributes:
+        remains: Shape and dtype of what it leaves: dense rows, offsets, indices.
+    """
+
+    __slots__ = ("remains",)
+
+    def __init__(self, variable: Variable, samples: Samples, place: Place) -> None:
+        super().__init__(variable, samples, place)
+        (dense,), self.unpacked = self.unpacked, []
+        self.remains: tuple[Section, Section, Section] = (dense, self.wire[0], self.wire[1])
+
+    def unpack(self, wire: list[Array], targets: list[Array], stream: object) -> None:
+        out, _, _, *old = targets
+        self._densify(wire, out, (old[0], old[1]) if old else None, stream)
+
+    def leave(self, wire: list[Array], targets: list[Array], stream: object) -> None:
+        """Copy the entries that were densified from the wire prefix, which the next batch takes."""
+        for source, target in zip(wire[:2], targets[1:3], strict=True):
+            convert_values(source, None, None, target, stream=stream)
 
 
 def _dense_column(
@@ -250,7 +306,7 @@ def _dense_column(
     return DenseColumn(variable, samples) if strict else LooseColumn(variable, samples, dtype)
 
 
-def _offset_sections(levels: Sequence[np.ndarray[Any, Any]], place: Place) -> list[_Section]:
+def _offset_sections(levels: Sequence[np.ndarray[Any, Any]], place: Place) -> list[Section]:
     """Return what the LoD needs on ``place``; the host has it already."""
     if not isinstance(place, CUDAPlace):
         return []
@@ -258,7 +314,7 @@ def _offset_sections(levels: Sequence[np.ndarray[Any, Any]], place: Place) -> li
 
 
 def _write_offsets(
-    levels: Sequence[np.ndarray[Any, Any]], wire: Iterator[Array], sections: list[_Section]
+    levels: Sequence[np.ndarray[Any, Any]], wire: Iterator[Array], sections: list[Section]
 ) -> None:
     if sections:
         for offsets in levels:

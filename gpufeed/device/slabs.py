@@ -62,9 +62,10 @@ class Slab(Generic[MemoryT]):
         busy: Events that must pass first.
         streams: That read the slab under its present lease.
         is_delivered: Whether the consumer has the slab, or had it.
+        remains: What the last batch says of what it left there for the next one; None if nothing.
     """
 
-    __slots__ = ("busy", "interface", "is_delivered", "memory", "nbytes", "streams")
+    __slots__ = ("busy", "interface", "is_delivered", "memory", "nbytes", "remains", "streams")
 
     def __init__(self, memory: MemoryT) -> None:
         self.memory = memory
@@ -73,6 +74,7 @@ class Slab(Generic[MemoryT]):
         self.busy: list[Event] = []
         self.streams: list[Stream] = []
         self.is_delivered = False
+        self.remains: object | None = None
 
     def is_idle(self) -> bool:
         """Return whether the memory may be written at once."""

@@ -64,6 +64,12 @@ class Plan(Protocol[FeedT_co]):
     def nbytes(self) -> int:
         """Bytes of the whole slab; more than `wire_nbytes` if something is unpacked."""
 
+    def settle(self, slab_nbytes: int, remains: object | None) -> object | None:
+        """Learn how large the slab is and what the last plan left there; return what this leaves.
+
+        Comes before `unpacked_arrays`. What this plan leaves is there once `unpack` is done.
+        """
+
     def wire_arrays(self, make: MakeArray) -> list[Array]:
         """Return the arrays of the wire prefix, made by ``make(offset, shape, dtype)``."""
 
@@ -125,6 +131,9 @@ class Staging(Protocol):
     def deliver(self, staged: Staged[FeedT], stream: object | None = None) -> FeedT:
         """Return the feed, ordered before whatever the consumer enqueues next."""
 
+    def consumers(self, stream: object | None = None) -> list[Stream]:
+        """Return the streams that read the feed delivered to ``stream``; none for the host."""
+
     def recycle(self) -> None:
         """Take back what the consumer has dropped; runs on the consumer's thread."""
 
@@ -167,8 +176,11 @@ class HostStaging:
     def stage(self, plan: Plan[FeedT]) -> Staged[FeedT]:
         """Write the batch where the user will read it."""
         slab = self.ring.acquire(plan.nbytes)
+        remains, slab.remains = slab.remains, None
         if self._is_poisoning:
             slab.memory.fill(POISON)
+            remains = None
+        remains = plan.settle(slab.nbytes, remains)
         lease = self.ring.lease(slab)
         make = partial(view_at, root_view(lease))
         wire = plan.wire_arrays(make)
@@ -181,12 +193,17 @@ class HostStaging:
             raise
         if unpacked:
             plan.unpack(wire, unpacked, None)
+            slab.remains = remains
         return Staged(plan.feed(wire, unpacked, lease), lease, None, plan.nbytes)
 
     def deliver(self, staged: Staged[FeedT], stream: object | None = None) -> FeedT:
         """Return the feed."""
         self.ring.deliver(staged.lease)
         return staged.feed
+
+    def consumers(self, stream: object | None = None) -> list[Stream]:
+        """Return none: the consumer is the host."""
+        return []
 
     def recycle(self) -> None:
         """Take back what the consumer has dropped."""
@@ -245,7 +262,7 @@ class DeviceStaging:
 
     def require_no_capture(self, stream: object | None) -> None:
         """Refuse to feed a consumer whose work goes into a graph now."""
-        if any(found.is_capturing() for found in self._consumers(stream)):
+        if any(found.is_capturing() for found in self.consumers(stream)):
             raise PlaceError(
                 f"{self.place}: a feed must be taken outside of graph capture, got one in capture; "
                 "take it before, and use static=True for a graph that is replayed on every feed"
@@ -260,11 +277,14 @@ class DeviceStaging:
                 host.memory.fill(POISON)
             plan.write(plan.wire_arrays(partial(view_at, host.memory)))
             device = self.device_ring.acquire(plan.nbytes)
+            remains, device.remains = device.remains, None
             lease = self.device_ring.lease(device)
             for event in device.busy:
                 self.copy_stream.wait(event)
             if self._is_poisoning:
                 self.backend.fill(device.memory, POISON, self.copy_stream)
+                remains = None
+            remains = plan.settle(device.nbytes, remains)
             self.backend.copy_to_device(
                 host.memory, device.memory, plan.wire_nbytes, self.copy_stream
             )
@@ -280,12 +300,13 @@ class DeviceStaging:
             self.backend.launch(partial(plan.unpack, wire, unpacked), self.unpack_stream)
             ready = self.unpack_stream.record()
             lease.ready_at(ready)
+            device.remains = remains
         return Staged(plan.feed(wire, unpacked, lease), lease, ready, plan.nbytes)
 
     def deliver(self, staged: Staged[FeedT], stream: object | None = None) -> FeedT:
         """Make the consumer's stream wait for the feed, or the host where that is the consumer."""
         assert staged.ready is not None
-        consumers = self._consumers(stream)
+        consumers = self.consumers(stream)
         if not consumers:
             staged.ready.synchronize()
         for consumer in consumers:
@@ -293,7 +314,8 @@ class DeviceStaging:
         self.device_ring.deliver(staged.lease, *consumers)
         return staged.feed
 
-    def _consumers(self, stream: object | None) -> list[Stream]:
+    def consumers(self, stream: object | None = None) -> list[Stream]:
+        """Return the streams that read the feed delivered to ``stream``; none for the host."""
         if stream is None:
             return self.backend.consumer_streams()
         return [self.backend.as_stream(stream)]
