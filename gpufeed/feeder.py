@@ -16,6 +16,7 @@ from gpufeed.fields import FieldMap
 from gpufeed.grouping import Batch, Remainder
 from gpufeed.places import CPUPlace, CUDAPlace, Place, PlaceLike, as_place, cpu_places
 from gpufeed.prefetch import FeedOptions, FeedReader
+from gpufeed.static import StaticBounds, StaticSlot, static_bounds
 from gpufeed.variables import Program, Variable, default_main_program
 from gpufeed.warm import warm_up
 
@@ -147,6 +148,7 @@ class DataFeeder:
         prefetch: int = 2,
         remainder: Remainder | None = None,
         stream: object | None = None,
+        static: bool | StaticBounds = False,
         max_bytes_ahead: int | None = None,
         timeout_s: float | None = None,
         stall_warning_s: float | None = 30,
@@ -173,6 +175,11 @@ class DataFeeder:
                 devices, ``"partial"`` yields a shorter list.
             stream: That the feeds are used on, for many devices a list of one each; None is the
                 current one at each ``next()``.
+            static: Copy every batch into the same arrays, for graphs that are captured once and
+                replayed: the feed is one `gpufeed.static.StaticFeed`, each step anew. Say how
+                large batches get, as ``{"ids": (most sequences, most rows), "label": most rows}``;
+                True is enough where all declared shapes say it. What a batch does not fill is
+                zeros, and empty sequences.
             max_bytes_ahead: Bound on the bytes that are ready and not yet taken; one step may
                 always pass.
             timeout_s: Raise `ReaderTimeout` when no feed came for so long; needs ``prefetch``.
@@ -208,6 +215,10 @@ class DataFeeder:
                 f"decorate_reader: the feeder has {len(self.places)} places; set multi_devices=True"
             )
         places = self._places(num_places) if multi_devices else self.places
+        slots = []
+        if static is not False:
+            bounds = static_bounds(self._variables, static)
+            slots = [StaticSlot(self._variables, bounds, place) for place in places]
         grouping = None
         if multi_devices:
             grouping = {
@@ -230,6 +241,7 @@ class DataFeeder:
                 progress=progress,
                 trace=trace,
             ),
+            slots,
         )
 
     def _plan(self, batch: Batch, place: Place) -> BatchPlan:

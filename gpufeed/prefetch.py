@@ -30,7 +30,7 @@ from gpufeed.collate import BatchPlan
 from gpufeed.device.channel import Channel, EndOfChannel
 from gpufeed.device.staging import Staged, Staging, StagingPool
 from gpufeed.device.threads import ThreadGroup, close_iterator
-from gpufeed.errors import FieldError, ReaderTimeout
+from gpufeed.errors import FieldError, ReaderError, ReaderTimeout
 from gpufeed.feed import Feed
 from gpufeed.grouping import Batch, group_batches
 from gpufeed.observe.record import Recorder
@@ -38,6 +38,7 @@ from gpufeed.observe.stats import FeedStats
 from gpufeed.places import Place
 from gpufeed.reader.base import Reader, open_reader
 from gpufeed.reader.batch import batch_stats
+from gpufeed.static import StaticSlot
 
 __all__ = ["FeedOptions", "FeedReader"]
 
@@ -77,6 +78,7 @@ class FeedReader(Reader[Feeds]):
         grouping: The arguments of `group_batches`; None yields one feed a step, not a list.
         pool: The feeder's stagings.
         options: The rest.
+        static: What every feed is copied into, one a place; none hands out each feed as it is.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class FeedReader(Reader[Feeds]):
         grouping: Mapping[str, Any] | None,
         pool: StagingPool,
         options: FeedOptions,
+        static: Sequence[StaticSlot] = (),
     ) -> None:
         super().__init__(options.stage, reader, **(grouping or {}))
         self._reader = reader
@@ -96,10 +99,15 @@ class FeedReader(Reader[Feeds]):
         self._has_many_places = grouping is not None
         self._pool = pool
         self._options = options
+        self._static = static
+        self._is_static_taken = False
         self._stats = FeedStats()
 
     def open(self, epoch: int, skip: int) -> Generator[Feeds, None, None]:
         """Return an iterator over pass ``epoch`` without its first ``skip`` steps."""
+        return self._static_steps(epoch, skip) if self._static else self._steps(epoch, skip)
+
+    def _steps(self, epoch: int, skip: int) -> Generator[Feeds, None, None]:
         depth = self._options.prefetch or None
         record = Recorder(self._stats, self._options.trace)
         stagings = self._pool.borrow(self._places, depth)
@@ -135,6 +143,18 @@ class FeedReader(Reader[Feeds]):
             part()
             record.write()
 
+    def _static_steps(self, epoch: int, skip: int) -> Generator[Feeds, None, None]:
+        """Keep other passes from the static feeds, which are what this one hands out."""
+        if self._is_static_taken:
+            raise ReaderError(
+                f"{self._options.stage}: static feeds serve one pass at a time; close the other one"
+            )
+        self._is_static_taken = True
+        try:
+            yield from self._steps(epoch, skip)
+        finally:
+            self._is_static_taken = False
+
     def num_taken(self, num: int) -> int | None:
         """Return how many mini-batches ``num`` steps are made of."""
         return num * len(self._places)
@@ -149,6 +169,13 @@ class FeedReader(Reader[Feeds]):
                 producer.stagings, step.staged, self._options.streams, strict=False
             )
         ]
+        if self._static:
+            feeds = [
+                slot.update(feed, staging.consumers(stream))
+                for slot, feed, staging, stream in zip(
+                    self._static, feeds, producer.stagings, self._options.streams, strict=False
+                )
+            ]
         self._stats.num_steps += 1
         self._stats.num_samples += step.num_samples
         self._stats.nbytes += step.nbytes

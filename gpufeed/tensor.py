@@ -396,7 +396,8 @@ class LoDTensor(Ragged):
     @classmethod
     def _join(cls, parts: Sequence[Self], lod: LoD) -> Self:
         place = parts[0].place
-        arrays = [part._data for part in parts if part._num_rows()] or [parts[0]._data]
+        arrays = [part._data[: part._num_rows()] for part in parts if part._num_rows()]
+        arrays = arrays or [parts[0]._data[:0]]
         kinds = {(array.dtype.name, tuple(array.shape[1:])) for array in arrays}
         if len(kinds) > 1:
             raise FieldError(

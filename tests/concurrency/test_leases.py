@@ -8,6 +8,7 @@ variants at the end show that a missing wait is found within a few dozen steps.
 from __future__ import annotations
 
 import gc
+import threading
 from contextlib import ExitStack
 from itertools import islice
 
@@ -24,10 +25,13 @@ from support.feeding import (
     raw,
 )
 
-from gpufeed.device.slabs import Slab, SlabRing
+import gpufeed.prefetch as prefetching
+from gpufeed.device import channel, slabs, staging, threads
+from gpufeed.device.slabs import Slab, SlabRing, size_class
 from gpufeed.device.staging import DeviceStaging
 from gpufeed.device.virtual import VirtualStream, virtual_devices, virtual_stream
 from gpufeed.feeder import DataFeeder
+from gpufeed.reader import base
 from gpufeed.variables import Program, data, program_guard
 
 STEPS = 24
@@ -257,18 +261,22 @@ class TestRings:
         assert num_device_slabs(reader) == [prefetch + 2]
         assert reader.stats().num_slabs <= 2 * (prefetch + 2)
 
-    @pytest.mark.parametrize(("place", "steps"), [("cpu", 10_000), ("cuda:0", 2000)])
-    def test_make_no_slab_in_steady_state(self, place, steps):
+    @pytest.mark.parametrize(("place", "num_rings"), [("cpu", 1), ("cuda:0", 2)])
+    def test_make_no_slab_in_steady_state(self, place, num_rings):
+        """Ten thousand ragged batches of a dozen size classes, the largest among the first few."""
+        lengths = np.random.default_rng(3).integers(1, 4000, 10_000)
+        lengths[50] = 4000
+        ids = np.zeros(4000, int)
         with virtual_devices(1):
-
-            def make(number):
-                # The largest batch comes first: it decides the size class.
-                return batch(number, 4, longest=400) if number else [(np.zeros(2000, int), 0)] * 4
-
-            reader = make_feeder(place).decorate_reader(make_reader(steps, make), prefetch=2)
-            for _ in reader:
-                pass
-            assert reader.stats().num_slabs <= 4 * (1 if place == "cpu" else 2)
+            reader = make_feeder(place).decorate_reader(
+                lambda: ([(ids[:length], 0), (ids[:1], 1)] for length in lengths), prefetch=2
+            )
+            made = [reader.stats().num_slabs for _ in reader]
+            assert len(made) == 10_000
+            assert made[-1] == made[1000]
+            classes = {size_class(8 * int(length) + 1024) for length in lengths[:1000]}
+            assert 8 < len(classes) < 16
+            assert made[-1] <= num_rings * 4 * len(classes)
 
     def test_make_one_round_a_size_class_where_sizes_grow(self):
         with virtual_devices(1):
@@ -298,22 +306,36 @@ class TestRings:
                     break
         assert reader.stats().num_slabs <= 8
 
-    def test_garbage_may_be_collected_inside_every_lock(self):
+    @pytest.mark.parametrize(
+        ("module", "name"),
+        [
+            *((module, "threading") for module in (channel, slabs, staging, prefetching)),
+            (threads, "_live_lock"),
+            (base, "_passes_lock"),
+        ],
+        ids=lambda value: getattr(value, "__name__", value),
+    )
+    def test_garbage_may_be_collected_inside_every_lock(self, module, name, monkeypatch):
         """The garbage is a cycle of a feed and of a pass that still runs: the most there can be."""
-        feeder = make_feeder("cuda:0")
-        reader = feeder.decorate_reader(make_reader(8), prefetch=1)
         locks = []
+
+        def collecting(lock):
+            locks.append(CollectInside(lock))
+            return locks[-1]
+
+        original = getattr(module, name)
+        is_lock = hasattr(original, "acquire")
+        replaced = collecting(original) if is_lock else CollectingThreading(collecting)
+        monkeypatch.setattr(module, name, replaced)
+        reader = make_feeder("cuda:0").decorate_reader(
+            make_reader(8), prefetch=1, max_bytes_ahead=1
+        )
         gc.disable()
         gc.freeze()  # the modules of other tests, which would make each collection slow
         try:
             for _ in range(2):
                 for number, feed in enumerate(reader):
                     leave_garbage(reader)
-                    owners = [ring for staging in feeder._pool._all for ring in staging.rings]
-                    for owner in [feeder._pool, *owners]:
-                        if not isinstance(owner._lock, CollectInside):
-                            owner._lock = CollectInside(owner._lock)
-                            locks.append(owner._lock)
                     assert_holds(feed, batch(number))
         finally:
             gc.unfreeze()
@@ -341,6 +363,21 @@ class CollectInside:
     def __exit__(self, *error):
         self._lock.__exit__(*error)
 
+    def __getattr__(self, name):
+        return getattr(self._lock, name)
+
+
+class CollectingThreading:
+    """The module `threading`, but for its locks."""
+
+    def __init__(self, collecting):
+        self.Lock = lambda: collecting(threading.Lock())
+        self.RLock = lambda: collecting(threading.RLock())
+        self.Condition = lambda lock=None: threading.Condition(lock or self.RLock())
+
+    def __getattr__(self, name):
+        return getattr(threading, name)
+
 
 class TestBrokenVariants:
     """Each leaves out one wait, and is found out."""
@@ -351,7 +388,7 @@ class TestBrokenVariants:
 
     def test_without_the_wait_for_the_ready_event(self, monkeypatch):
         def deliver(self, staged, stream=None):
-            self.device_ring.deliver(staged.lease, *self._consumers(stream))
+            self.device_ring.deliver(staged.lease, *self.consumers(stream))
             return staged.feed
 
         monkeypatch.setattr(DeviceStaging, "deliver", deliver)
