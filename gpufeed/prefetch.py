@@ -238,16 +238,19 @@ class _Budget:
 
     def reserve(self, nbytes: int) -> None:
         """Wait until ``nbytes`` more may be produced, or until `close`."""
+        if self._max_nbytes is None:
+            return
         with self._changed:
-            if self._max_nbytes is not None:
-                most = max(0, self._max_nbytes - nbytes)
-                since_s = time.perf_counter()
-                self._changed.wait_for(lambda: self._is_closed or self._nbytes <= most)
-                self.blocked_s += time.perf_counter() - since_s
+            most = max(0, self._max_nbytes - nbytes)
+            since_s = time.perf_counter()
+            self._changed.wait_for(lambda: self._is_closed or self._nbytes <= most)
+            self.blocked_s += time.perf_counter() - since_s
             self._nbytes += nbytes
 
     def release(self, nbytes: int) -> None:
         """Say that ``nbytes`` were delivered."""
+        if self._max_nbytes is None:
+            return
         with self._changed:
             self._nbytes -= nbytes
             self._changed.notify_all()
