@@ -16,9 +16,9 @@ Command: ``python benchmarks prefetch``
 Last result (virtual machine, 2 cores of an AMD EPYC shared with other work, load 2 to 4, Python
 3.11.7; no GPU): ``next()`` on the host takes 18 to 36 us in the median and 170 to 250 at the 99th
 percentile (both missed; 6.7 us where calls follow each other, and a ``next()`` of a list grows from
-0.05 to 2 us by the sleep before it, too). On the virtual device it wakes a thread and takes 60 to 70
-us. Issuing 64 ragged fields takes 310 us, nearly all for tensors, and 905 us array by array (missed
-by the tensors; the copy alone takes 6 us against 535).
+0.05 to 2 us by the sleep before it, too). On the virtual device it wakes a thread and takes 60 to
+70 us. Issuing 64 ragged fields takes 310 us, nearly all for tensors, and 905 us array by array
+(missed by the tensors; the copy alone takes 6 us against 535).
 """
 
 from __future__ import annotations

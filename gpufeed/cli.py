@@ -127,13 +127,15 @@ def _inspect(options: argparse.Namespace) -> int:
 
 
 def _info() -> None:
-    from gpufeed.device import num_cuda_devices, num_virtual_devices
+    from gpufeed.device import describe_cuda_devices, num_cuda_devices, num_virtual_devices
 
     print(f"python {platform.python_version()} on {platform.platform()}")
-    for package in ("gpufeed", "numpy", "numba", "cupy-cuda12x", "cupy-cuda13x"):
+    for package in ("gpufeed", "numpy", "numba", "numba-cuda", "cupy-cuda12x", "cupy-cuda13x"):
         with suppress(importlib.metadata.PackageNotFoundError):
             print(f"{package} {importlib.metadata.version(package)}")
     print(f"CUDA devices: {num_cuda_devices()}")
+    for line in describe_cuda_devices():
+        print(line)
     print(f"virtual devices: {num_virtual_devices()}")
     for extra, module in _EXTRAS.items():
         if not _is_installed(module):

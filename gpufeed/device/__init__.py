@@ -29,6 +29,7 @@ __all__ = [
     "array_module",
     "backend_for",
     "cuda_places",
+    "describe_cuda_devices",
     "num_cuda_devices",
     "num_virtual_devices",
     "transfer",
@@ -45,6 +46,18 @@ def num_cuda_devices() -> int:
     from gpufeed.device import cuda
 
     return cuda.num_devices()
+
+
+def describe_cuda_devices() -> list[str]:
+    """Return lines on the CUDA driver and on every real device, how fast it is copied to included.
+
+    None without devices; copying takes a fraction of a second for each.
+    """
+    if not num_cuda_devices():
+        return []
+    from gpufeed.device import cuda_info
+
+    return cuda_info.describe()
 
 
 def _broken_cupy() -> str:
