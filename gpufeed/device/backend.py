@@ -96,9 +96,6 @@ class Backend(Protocol):
     def copy_to_device(self, source: HostBytes, target: Memory, nbytes: int, to: Stream) -> None:
         """Enqueue the copy of the first ``nbytes`` of ``source`` to ``target`` on stream ``to``."""
 
-    def copy_on_device(self, source: Memory, target: Memory, nbytes: int, to: Stream) -> None:
-        """Enqueue the copy of the first ``nbytes`` of one block of this device to another."""
-
     def view(self, memory: Memory, owner: object) -> Array:
         """Return ``memory`` as a one-dimensional uint8 array whose views keep ``owner`` alive."""
 

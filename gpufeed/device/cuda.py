@@ -201,18 +201,16 @@ class CudaBackend:
 
     def copy_to_device(self, source: HostBytes, target: Memory, nbytes: int, to: Stream) -> None:
         """Enqueue the copy."""
-        self._copy(source.ctypes.data, target, nbytes, runtime.memcpyHostToDevice, to)
-
-    def copy_on_device(self, source: Memory, target: Memory, nbytes: int, to: Stream) -> None:
-        """Enqueue the copy."""
-        assert isinstance(source, _DeviceBytes)
-        self._copy(source.memory.ptr, target, nbytes, runtime.memcpyDeviceToDevice, to)
-
-    def _copy(self, address: int, target: Memory, nbytes: int, kind: int, to: Stream) -> None:
         assert isinstance(target, _DeviceBytes)
         assert isinstance(to, CudaStream)
         with self._here():
-            runtime.memcpyAsync(target.memory.ptr, address, nbytes, kind, to.raw.ptr)
+            runtime.memcpyAsync(
+                target.memory.ptr,
+                source.ctypes.data,
+                nbytes,
+                runtime.memcpyHostToDevice,
+                to.raw.ptr,
+            )
 
     def view(self, memory: Memory, owner: object) -> Array:
         """Return the memory as uint8; its views keep ``owner`` alive."""

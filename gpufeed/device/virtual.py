@@ -340,11 +340,6 @@ class VirtualBackend:
         assert isinstance(target, np.ndarray)
         to.call(lambda: np.copyto(target[:nbytes], source[:nbytes]))
 
-    def copy_on_device(self, source: Memory, target: Memory, nbytes: int, to: Stream) -> None:
-        """Enqueue the copy."""
-        assert isinstance(source, np.ndarray)
-        self.copy_to_device(source, target, nbytes, to)
-
     def view(self, memory: Memory, owner: object) -> Array:
         """Return the memory as uint8; its views keep ``owner`` alive."""
         return root_view(owner)

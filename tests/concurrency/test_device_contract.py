@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
+from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 
@@ -18,6 +19,7 @@ from support.feeding import batch, make_all_slabs, make_feeder, make_reader, num
 from support.latch import KernelLatch
 
 from gpufeed.device import array_module, backend_for, virtual_devices
+from gpufeed.errors import PlaceError
 from gpufeed.places import CPUPlace, CUDAPlace
 
 NBYTES = 1 << 16
@@ -41,6 +43,9 @@ class VirtualRig:
 
     def hold(self, stream, latch):
         stream.call(latch.wait)
+
+    def capture(self, stream):
+        return stream.capture()
 
     def read_late(self, memory, nbytes, stream):
         """Enqueue the reading of ``nbytes`` of device memory; return where they will be."""
@@ -74,6 +79,14 @@ class CudaRig:
 
     def hold(self, stream, latch):
         latch.hold(stream)
+
+    @contextmanager
+    def capture(self, stream):
+        stream.raw.begin_capture()
+        try:
+            yield
+        finally:
+            stream.raw.end_capture()
 
     def read_late(self, memory, nbytes, stream):
         seen = self.seen[self.num_seen :][:nbytes]
@@ -272,6 +285,41 @@ class TestStreams:
         seen = rig.read_late(memory, NBYTES, stream)
         stream.synchronize()
         assert (seen == 0xCD).all()
+
+    def test_one_that_is_captured_says_so(self, rig):
+        stream, other = rig.stream(), rig.stream()
+        assert not stream.is_capturing()
+        with rig.capture(stream):
+            assert stream.is_capturing()
+            assert not other.is_capturing()
+        assert not stream.is_capturing()
+        stream.record().synchronize()
+
+    def test_a_thread_of_ours_works_on_while_a_stream_is_captured(self, rig):
+        stream, other, memory = rig.stream(), rig.stream(), rig.backend.device_memory(NBYTES)
+        source, passed = filled(rig, 9), []
+
+        def work():
+            rig.backend.attach_thread()
+            rig.backend.copy_to_device(source, rig.backend.device_memory(NBYTES), NBYTES, other)
+            rig.backend.copy_to_device(source, memory, NBYTES, other)
+            event = other.record()
+            event.synchronize()
+            passed.append(event.query())
+
+        with rig.capture(stream):
+            thread = threading.Thread(target=work)
+            thread.start()
+            thread.join()
+        assert passed == [True]
+        seen = rig.read_late(memory, NBYTES, stream)
+        stream.synchronize()
+        assert (seen == 9).all()
+
+    @pytest.mark.parametrize("named", ["a name", 1.5, object()])
+    def test_what_is_no_stream_is_refused(self, rig, named):
+        with pytest.raises(PlaceError, match=r"cuda:0: stream must"):
+            rig.backend.as_stream(named)
 
     def test_a_named_stream_is_taken_as_it_is(self, rig):
         stream = rig.stream()
