@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
 from gpufeed.checks import positive_s, whole_number
 from gpufeed.collate import BatchPlan
@@ -195,57 +196,41 @@ class DataFeeder:
         Source: ``fluid.DataFeeder.decorate_reader`` of PaddlePaddle 1.x; all after ``drop_last``
         is ours.
         """
-        if max_bytes_ahead is not None:
-            max_bytes_ahead = whole_number(
-                "decorate_reader.max_bytes_ahead", max_bytes_ahead, minimum=1
-            )
-        prefetch = whole_number("decorate_reader.prefetch", prefetch, minimum=0)
-        timeout_s = positive_s("decorate_reader.timeout_s", timeout_s)
-        if timeout_s is not None and prefetch == 0:
-            raise FieldError(
-                "decorate_reader.timeout_s must be None with prefetch=0, where the loop's own "
-                f"thread reads and nobody can stop it, got {timeout_s:g}; use prefetch=1"
-            )
-        if remainder not in (None, "split", "partial"):
-            raise FieldError(
-                f"decorate_reader.remainder must be None, 'split' or 'partial', got {remainder!r}"
-            )
         if self._has_many_places and not multi_devices:
             raise PlaceError(
                 f"decorate_reader: the feeder has {len(self.places)} places; set multi_devices=True"
             )
         places = self._places(num_places) if multi_devices else self.places
-        slots = []
-        if static is not False:
-            bounds = static_bounds(self._variables, static)
-            slots = [StaticSlot(self._variables, bounds, place) for place in places]
-        grouping = None
-        if multi_devices:
-            grouping = {
-                "num_places": len(places),
-                "drop_last": bool(drop_last),
-                "remainder": remainder,
-            }
+        options = _feed_options(
+            prefetch,
+            streams=_one_each(stream, len(places)),
+            max_bytes_ahead=max_bytes_ahead,
+            timeout_s=timeout_s,
+            stall_warning_s=stall_warning_s,
+            progress=progress,
+            trace=trace,
+        )
+        grouping = _grouping(len(places), drop_last=drop_last, remainder=remainder)
         return FeedReader(
             reader,
             self._plan,
             places,
-            grouping,
+            grouping if multi_devices else None,
             self._pool,
-            FeedOptions(
-                prefetch=prefetch,
-                streams=_one_each(stream, len(places)),
-                max_bytes_ahead=max_bytes_ahead,
-                timeout_s=timeout_s,
-                stall_warning_s=positive_s("decorate_reader.stall_warning_s", stall_warning_s),
-                progress=progress,
-                trace=trace,
-            ),
-            slots,
+            options,
+            self._static_slots(static, places),
         )
 
     def _plan(self, batch: Batch, place: Place) -> BatchPlan:
         return BatchPlan(self._variables, self._fields.columns(batch), place, strict=self._strict)
+
+    def _static_slots(
+        self, static: bool | StaticBounds, places: Sequence[Place]
+    ) -> list[StaticSlot]:
+        if static is False:
+            return []
+        bounds = static_bounds(self._variables, static)
+        return [StaticSlot(self._variables, bounds, place) for place in places]
 
     def _feed_through(self, staging: Staging, batch: Batch) -> Feed:
         staging.require_no_capture(None)
@@ -278,6 +263,44 @@ class DataFeeder:
         if isinstance(self.place, CUDAPlace):
             return cuda_places(list(range(count)))
         return cpu_places(count)
+
+
+def _feed_options(
+    prefetch: int,
+    *,
+    max_bytes_ahead: int | None,
+    timeout_s: float | None,
+    stall_warning_s: float | None,
+    **others: Any,
+) -> FeedOptions:
+    """Return the options of `DataFeeder.decorate_reader`, checked."""
+    owner = "decorate_reader"
+    if max_bytes_ahead is not None:
+        max_bytes_ahead = whole_number(f"{owner}.max_bytes_ahead", max_bytes_ahead, minimum=1)
+    prefetch = whole_number(f"{owner}.prefetch", prefetch, minimum=0)
+    timeout_s = positive_s(f"{owner}.timeout_s", timeout_s)
+    if timeout_s is not None and prefetch == 0:
+        raise FieldError(
+            f"{owner}.timeout_s must be None with prefetch=0, where the loop's own thread reads "
+            f"and nobody can stop it, got {timeout_s:g}; use prefetch=1"
+        )
+    stall_warning_s = positive_s(f"{owner}.stall_warning_s", stall_warning_s)
+    return FeedOptions(
+        prefetch,
+        max_bytes_ahead=max_bytes_ahead,
+        timeout_s=timeout_s,
+        stall_warning_s=stall_warning_s,
+        **others,
+    )
+
+
+def _grouping(num_places: int, *, drop_last: bool, remainder: Remainder | None) -> dict[str, Any]:
+    """Return the arguments of `group_batches`, checked."""
+    if remainder not in (None, "split", "partial"):
+        raise FieldError(
+            f"decorate_reader.remainder must be None, 'split' or 'partial', got {remainder!r}"
+        )
+    return {"num_places": num_places, "drop_last": bool(drop_last), "remainder": remainder}
 
 
 def _one_each(stream: object | None, num_places: int) -> list[object | None]:
