@@ -30,10 +30,12 @@ from gpufeed.device.backend import Array
 from gpufeed.device.slabs import Lease
 from gpufeed.device.staging import MakeArray
 from gpufeed.feed import Feed
-from gpufeed.kernels import convert_values, densify_rows
+from gpufeed.kernels import convert_values, densify_rows, unpack_bits
+from gpufeed.kernels.words import arithmetic_dtype
 from gpufeed.layout import Placed, Section, find_again, lay_out, lay_out_remains
 from gpufeed.lod import index_dtype
 from gpufeed.loose import LooseColumn
+from gpufeed.narrowing import NarrowColumn
 from gpufeed.places import CUDAPlace, Place
 from gpufeed.sparse import SparseRows
 from gpufeed.tensor import LoDTensor
@@ -42,6 +44,7 @@ from gpufeed.whole import WHOLE, WholeDense, WholeSparse, samples_of
 
 __all__ = ["BatchPlan"]
 
+_DenseColumn = DenseColumn | WholeDense | LooseColumn
 Samples = Sequence[Any] | Column  # one value a sample, or all of them in one array
 
 
@@ -169,36 +172,56 @@ class _Field(Protocol):
 
 
 class _DenseField:
-    """Wire: values, then (for a device) the offsets of each level. Unpacked: converted values."""
+    """Wire: values, for a device the offsets of each level, then the factors of the channels.
 
-    __slots__ = ("_column", "_lod_on_place", "_variable", "placed", "unpacked", "wire")
+    Unpacked: converted values.
+    """
+
+    __slots__ = ("_column", "_factors", "_lod_on_place", "_variable", "placed", "unpacked", "wire")
 
     placed: list[Placed]
 
     def __init__(self, variable: Variable, samples: Samples, place: Place, strict: bool) -> None:
         self._variable = variable
-        dtype = variable.wire_dtype or variable.dtype
-        self._column = _dense_column(variable, samples, dtype, strict)
-        self.wire: list[Section] = [(self._column.shape, dtype)]
-        self.unpacked: list[Section] = []
-        if variable.is_converted:
-            self.unpacked.append((self._column.shape, variable.dtype))
+        dtype = variable.wire_dtype
+        travels_as = variable.dtype if dtype in (None, "auto") else np.dtype(dtype)
+        self._column: _DenseColumn | NarrowColumn
+        self._column = _dense_column(variable, samples, travels_as, strict)
+        wire_shape = self._column.shape
+        if dtype == "auto" and isinstance(place, CUDAPlace):
+            self._column = NarrowColumn(self._column, travels_as)
+            travels_as, wire_shape = self._column.dtype, self._column.wire_shape
+        self._factors = _channel_factors(variable)
         self._lod_on_place = _offset_sections(self._column.offsets, place)
-        self.wire += self._lod_on_place
+        factors = [(factor.shape, factor.dtype) for factor in self._factors]
+        self.wire: list[Section] = [(wire_shape, travels_as), *self._lod_on_place, *factors]
+        self.unpacked: list[Section] = []
+        if travels_as != variable.dtype or variable.is_scaled:
+            self.unpacked.append((self._column.shape, variable.dtype))
 
     def write(self, wire: Iterator[Array]) -> None:
         self._column.write(next(wire))
         _write_offsets(self._column.offsets, wire, self._lod_on_place)
+        for factor in self._factors:
+            next(wire)[...] = factor
 
     def unpack(self, wire: list[Array], targets: list[Array], stream: object) -> None:
-        scale, shift = self._variable.scale, self._variable.shift
-        convert_values(wire[0], scale, shift, targets[0], stream=stream)
+        values, out = wire[0], targets[0]
+        if isinstance(self._column, NarrowColumn) and self._column.is_packed:
+            unpack_bits(values, out, stream=stream)
+        elif self._factors:
+            scale, shift = wire[-2:]
+            axis = self._variable.channel_axis
+            convert_values(values, scale, shift, out, axis=axis, stream=stream)
+        else:
+            all_scale, all_shift = self._variable.scale, self._variable.shift
+            convert_values(values, all_scale, all_shift, out, stream=stream)
 
     def tensor(
         self, wire: Iterator[Array], unpacked: Iterator[Array], place: Place, lease: Lease
     ) -> LoDTensor:
-        data = next(wire)
-        lod_on_place = [next(wire) for _ in self._lod_on_place]
+        data, *rest = islice(wire, len(self.wire))
+        lod_on_place = rest[: len(self._lod_on_place)]
         if self.placed:
             data = next(unpacked)
         return LoDTensor._assemble(data, self._column.offsets, place, lod_on_place or None, lease)
@@ -296,9 +319,21 @@ class _ReusedField(_SparseField):
             convert_values(source, None, None, target, stream=stream)
 
 
+def _channel_factors(variable: Variable) -> list[np.ndarray[Any, Any]]:
+    """Return scale and shift as kernels take them, if they differ by channel: they travel too."""
+    if variable.channel_axis is None:
+        return []
+    num_channels = variable.shape[variable.channel_axis]
+    return [
+        np.full(num_channels, neutral if given is None else given, arithmetic_dtype(variable.dtype))
+        # x * 1 and x + -0.0 are x, to the sign of a zero.
+        for given, neutral in ((variable.scale, 1.0), (variable.shift, -0.0))
+    ]
+
+
 def _dense_column(
     variable: Variable, samples: Samples, dtype: np.dtype[Any], strict: bool
-) -> DenseColumn | WholeDense | LooseColumn:
+) -> _DenseColumn:
     if isinstance(samples, WHOLE):
         if strict:
             return WholeDense(variable, samples)

@@ -36,6 +36,7 @@ __all__ = [
 Layout = Literal["dense", "sparse_binary", "sparse_float"]
 
 Densify = bool | Literal["reuse"]
+Factor = float | tuple[float, ...]  # for all values, or one for each channel
 
 LAYOUTS = get_args(Layout)
 DTYPES = tuple(dtype.name for dtype in VALUE_DTYPES)  # what is fed, kernels can convert
@@ -53,9 +54,10 @@ class Variable:
         layout: ``"dense"``, ``"sparse_binary"`` (indices) or ``"sparse_float"`` (indices, values).
         densify: Whether sparse rows become a dense tensor on the device; ``"reuse"``: where one of
             the same shape was before, by clearing only what it wrote.
-        wire_dtype: Of the values as they travel, when narrower than ``dtype``.
-        scale: Factor applied after the transfer.
-        shift: Term added after scaling.
+        wire_dtype: Of the values as they travel, when narrower than ``dtype``; ``"auto"``: the
+            narrowest that keeps every value of a batch.
+        scale: Factor applied after the transfer; a tuple has one for each channel.
+        shift: Term added after scaling; a tuple has one for each channel.
     """
 
     name: str
@@ -64,9 +66,9 @@ class Variable:
     lod_level: int = 0
     layout: Layout = "dense"
     densify: Densify = False
-    wire_dtype: np.dtype[np.generic] | None = None
-    scale: float | None = None
-    shift: float | None = None
+    wire_dtype: np.dtype[np.generic] | Literal["auto"] | None = None
+    scale: Factor | None = None
+    shift: Factor | None = None
 
     @cached_property
     def item_shape(self) -> tuple[int, ...]:
@@ -79,9 +81,22 @@ class Variable:
         return self.layout != "dense"
 
     @cached_property
-    def is_converted(self) -> bool:
-        """Whether values are widened or scaled after they have travelled."""
-        return any(x is not None for x in (self.wire_dtype, self.scale, self.shift))
+    def is_scaled(self) -> bool:
+        """Whether values are scaled or shifted after they have travelled."""
+        return self.scale is not None or self.shift is not None
+
+    @cached_property
+    def channel_axis(self) -> int | None:
+        """Axis of ``shape`` along which ``scale`` and ``shift`` differ; None where they do not.
+
+        That is the first dimension of a row (images of shape ``[channels, height, width]``), or
+        else its last, whichever has as many channels as there are factors.
+        """
+        counts = {len(given) for given in (self.scale, self.shift) if isinstance(given, tuple)}
+        for axis in (1, len(self.shape) - 1):
+            if counts == {dict(enumerate(self.shape)).get(axis)}:
+                return axis
+        return None
 
     @cached_property
     def dim(self) -> int:
@@ -205,8 +220,8 @@ def data(
     append_batch_size: bool = True,
     densify: Densify = False,
     wire_dtype: str | type | np.dtype[np.generic] | None = None,
-    scale: float | None = None,
-    shift: float | None = None,
+    scale: float | Sequence[float] | None = None,
+    shift: float | Sequence[float] | None = None,
 ) -> Variable:
     """Declare an input in the default main program.
 
@@ -229,9 +244,13 @@ def data(
             only what was written there: two to ten times faster for large tensors of few entries,
             where batches have equally many rows. Such a tensor must not be written to, or what is
             written shows up in a later batch.
-        wire_dtype: Of the values as they travel; samples must fit it.
-        scale: The user receives ``wire * scale + shift``.
-        shift: See ``scale``.
+        wire_dtype: Of the values as they travel; samples must fit it. ``"auto"`` takes, for each
+            batch that goes to a device, the narrowest dtype that keeps every value: whole numbers
+            as int8 to int32 or uint8, bools as bits, float64 as float32 and so on.
+        scale: The user receives ``wire * scale + shift``: one number, or one for each channel,
+            which are the first dimension of a row, or else its last.
+        shift: See ``scale``. With ``scale=1 / (255 * std)`` and ``shift=-mean / std``, arrays of
+            one number a channel, images travel as bytes and arrive normalized.
 
     Raises:
         FieldError: An argument breaks a rule above, or ``name`` is already declared in this
@@ -249,9 +268,9 @@ def data(
         whole_number(f"data({name!r}).lod_level", lod_level, minimum=0),
         layout,
         densify,
-        None if wire_dtype is None else _as_dtype(name, "wire_dtype", wire_dtype),
-        scale,
-        shift,
+        _as_wire_dtype(name, wire_dtype),
+        _as_factor(scale),
+        _as_factor(shift),
     )
     _check_layout(variable)
     _check_lod_level(variable)
@@ -296,6 +315,19 @@ def _as_dtype(name: str, argument: str, dtype: object) -> np.dtype[np.generic]:
     return plain
 
 
+def _as_wire_dtype(name: str, dtype: object) -> np.dtype[np.generic] | Literal["auto"] | None:
+    if dtype is None or (isinstance(dtype, str) and dtype == "auto"):
+        return None if dtype is None else "auto"
+    return _as_dtype(name, "wire_dtype", dtype)
+
+
+def _as_factor(given: Any) -> Any:
+    """Return a list or a flat array of numbers as a tuple, and anything else as it is."""
+    if isinstance(given, np.ndarray):
+        given = given.tolist()
+    return tuple(given) if isinstance(given, list) else given
+
+
 def _check_layout(variable: Variable) -> None:
     name, shape, layout = variable.name, variable.shape, variable.layout
     if layout not in LAYOUTS:
@@ -323,11 +355,23 @@ def _check_conversion(variable: Variable) -> None:
         factor = getattr(variable, argument)
         if factor is None:
             continue
-        if isinstance(factor, bool) or not isinstance(factor, Real) or not math.isfinite(factor):
-            raise _error(variable.name, argument, "be a finite number", factor)
+        numbers = factor if isinstance(factor, tuple) else (factor,)
+        if not all(map(_is_finite, numbers)):
+            raise _error(variable.name, argument, "be a finite number, or one a channel", factor)
         if variable.dtype.kind != "f":
             raise _error(variable.name, argument, f"be None for dtype {variable.dtype}", factor)
+        if isinstance(factor, tuple) and variable.channel_axis is None:
+            rule = f"have one number for each channel of {list(variable.shape)}"
+            raise _error(variable.name, argument, rule, factor)
     wire = variable.wire_dtype
-    if wire is not None and not np.can_cast(wire, variable.dtype, "same_kind"):
+    if not isinstance(wire, np.dtype):
+        return
+    if not np.can_cast(wire, variable.dtype, "same_kind"):
         rule = f"become {variable.dtype} without losing its kind"
         raise _error(variable.name, "wire_dtype", rule, wire.name)
+
+
+def _is_finite(factor: object) -> bool:
+    if isinstance(factor, bool) or not isinstance(factor, Real):
+        return False
+    return math.isfinite(factor)

@@ -17,7 +17,8 @@ from weakref import WeakSet
 import gpufeed.kernels as kernels
 from gpufeed.device import array_module
 from gpufeed.lod import index_dtype
-from gpufeed.places import Place
+from gpufeed.narrowing import narrower
+from gpufeed.places import CUDAPlace, Place
 from gpufeed.variables import Variable
 
 __all__ = ["warm_up"]
@@ -28,39 +29,43 @@ _running: WeakSet[threading.Thread] = WeakSet()
 
 def warm_up(variables: Sequence[Variable], places: Sequence[Place]) -> threading.Thread | None:
     """Compile on a thread what unpacking these fields on ``places`` runs; None if nothing."""
-    densify = [
-        (
-            index_dtype(variable.dim),
-            None if variable.layout == "sparse_binary" else variable.dtype,
-            variable.dtype,
-        )
-        for variable in variables
-        if variable.densify
-    ]
-    convert = [
-        (
-            variable.wire_dtype or variable.dtype,
-            variable.dtype,
-            variable.scale is not None or variable.shift is not None,
-        )
-        for variable in variables
-        if variable.is_converted
-    ]
-    if not densify and not convert:
+    calls = _calls(variables, any(isinstance(place, CUDAPlace) for place in places))
+    if not any(calls.values()):
         return None
-    thread = threading.Thread(
-        target=_compile, args=(places, densify, convert), name="gpufeed-warm-up"
-    )
+    thread = threading.Thread(target=_compile, args=(places, calls), name="gpufeed-warm-up")
     _running.add(thread)
     thread.start()
     return thread
 
 
-def _compile(places: Sequence[Place], densify: Sequence[Any], convert: Sequence[Any]) -> None:
+def _calls(variables: Sequence[Variable], is_sent: bool) -> dict[str, list[Any]]:
+    """Return what to warm, as `gpufeed.kernels.warm_up` takes it."""
+    calls: dict[str, list[Any]] = {"densify": [], "convert": [], "narrow": []}
+    for variable in variables:
+        dtype = variable.dtype
+        if variable.is_sparse:
+            if variable.densify:
+                values = None if variable.layout == "sparse_binary" else dtype
+                calls["densify"].append((index_dtype(variable.dim), values, dtype))
+            continue
+        wires: list[Any] = [variable.wire_dtype or dtype]
+        if variable.wire_dtype == "auto":
+            wires = [dtype, *(narrower(dtype) if is_sent else [])]
+            calls["narrow"] += [(dtype, wire) for wire in wires[1:]]
+        has_channels = variable.channel_axis is not None
+        calls["convert"] += [
+            (wire, dtype, "channels" if has_channels else variable.is_scaled)
+            for wire in wires
+            if wire != dtype or variable.is_scaled
+        ]
+    return calls
+
+
+def _compile(places: Sequence[Place], calls: dict[str, list[Any]]) -> None:
     try:
         for place in dict.fromkeys(places):
             with place:
-                kernels.warm_up(densify=densify, convert=convert, zeros=array_module(place).zeros)
+                kernels.warm_up(**calls, zeros=array_module(place).zeros)
     except Exception:
         # The first batch makes the same call, and raises the same error where it can be caught.
         log.debug("kernels were not compiled ahead of the first batch", exc_info=True)

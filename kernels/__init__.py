@@ -5,6 +5,8 @@
 `pad_rows`         packed rows to rows of one length               cuts, fills with a value
 `unpad_rows`       padded rows back to packed ones                 copies
 `convert_values`   one dtype to another                            casts, scales, shifts
+`narrow_values`    one dtype to a narrower one                     casts, finds what is lost
+`unpack_bits`      bits to truth values                            shifts, masks
 =================  ==============================================  ==========================
 
 Each has three twins of one meaning: `gpufeed.kernels.reference` (plain NumPy), ``cpu`` (numba) and
@@ -18,7 +20,7 @@ Kernels know arrays, never tensors. They write into ``out``, which is given, and
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -29,15 +31,25 @@ if __name__ == "kernels":
 
 from gpufeed.kernels.ragged import pad_rows, unpad_rows
 from gpufeed.kernels.sparse import densify_rows
-from gpufeed.kernels.wire import convert_values
+from gpufeed.kernels.wire import convert_values, narrow_values, unpack_bits
+from gpufeed.kernels.words import arithmetic_dtype
 
-__all__ = ["convert_values", "densify_rows", "pad_rows", "unpad_rows", "warm_up"]
+__all__ = [
+    "convert_values",
+    "densify_rows",
+    "narrow_values",
+    "pad_rows",
+    "unpack_bits",
+    "unpad_rows",
+    "warm_up",
+]
 
 
 def warm_up(
     *,
     densify: Iterable[tuple[npt.DTypeLike, npt.DTypeLike | None, npt.DTypeLike]] = (),
-    convert: Iterable[tuple[npt.DTypeLike, npt.DTypeLike, bool]] = (),
+    convert: Iterable[tuple[npt.DTypeLike, npt.DTypeLike, bool | Literal["channels"]]] = (),
+    narrow: Iterable[tuple[npt.DTypeLike, npt.DTypeLike]] = (),
     zeros: Callable[..., Any] = np.zeros,
 ) -> None:
     """Compile, or load from the disk cache, what later calls with these dtypes will run.
@@ -49,7 +61,9 @@ def warm_up(
 
     Args:
         densify: (offsets and indices, values or None, out) dtypes of `densify_rows`.
-        convert: (values, out) dtypes of `convert_values`, and whether it scales or shifts.
+        convert: (values, out) dtypes of `convert_values`, and whether it scales or shifts:
+            ``"channels"`` if each channel by its own factor.
+        narrow: (values, out) dtypes of `narrow_values`, which runs on the host.
         zeros: ``numpy.zeros`` or ``cupy.zeros``: whose kernels to warm, for the current device.
     """
     for index_dtype, value_dtype, out_dtype in densify:
@@ -57,5 +71,10 @@ def warm_up(
         values = None if value_dtype is None else zeros(0, value_dtype)
         densify_rows(offsets, indices, values, zeros((1, 1), out_dtype))
     for value_dtype, out_dtype, is_scaled in convert:
-        factor = 1.0 if is_scaled else None
-        convert_values(zeros(1, value_dtype), factor, None, zeros(1, out_dtype))
+        scale, shift, axis = (1.0 if is_scaled else None), None, None
+        if is_scaled == "channels":
+            scale = shift = zeros(1, arithmetic_dtype(np.dtype(out_dtype)))
+            axis = 0
+        convert_values(zeros(1, value_dtype), scale, shift, zeros(1, out_dtype), axis=axis)
+    for value_dtype, out_dtype in narrow:
+        narrow_values(np.zeros(1, value_dtype), np.zeros(1, out_dtype), np.zeros(1, np.int64))

@@ -20,9 +20,16 @@ from numba import njit
 from gpufeed.kernels import reference
 from gpufeed.kernels.half import combined
 from gpufeed.kernels.streaming import prefetch, stream_copy
-from gpufeed.kernels.words import as_words, word_of
+from gpufeed.kernels.words import arithmetic_dtype, as_words, limits, word_of
 
-__all__ = ["convert_values", "densify_rows", "pad_rows", "unpad_rows"]
+__all__ = [
+    "convert_values",
+    "densify_rows",
+    "narrow_values",
+    "pad_rows",
+    "unpack_bits",
+    "unpad_rows",
+]
 
 Array = npt.NDArray[Any]
 
@@ -43,6 +50,9 @@ def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
         # Neither the package's folder nor the user's cache folder can be written.
         return njit(nogil=True)(function)  # type: ignore[no-any-return]
 
+
+# A value that is not kept ends `narrow_values` after so many others.
+NARROW_AT_ONCE = 1024
 
 # Words of these add like the values: whole numbers wrap, and words of 16 bits are halves.
 WORDS_ADD_LIKE = tuple(np.dtype(name) for name in ("int8", "uint8", "int32", "int64", "float16"))
@@ -179,9 +189,49 @@ def _unpad(padded: Array, offsets: Array, width: int, out: Array) -> None:
 
 
 @_compiled
-def _scale(values: Array, scale: Any, shift: Any, out: Array) -> None:
-    for i in range(out.size):
-        out[i] = out.dtype.type(values[i]) * scale + shift
+def _scale(values: Array, scale: Array, shift: Array, num_inner: int, out: Array) -> None:
+    block = scale.size * num_inner
+    for start in range(0, out.size, block):
+        if num_inner == 1:  # channels last
+            for c in range(scale.size):
+                out[start + c] = out.dtype.type(values[start + c]) * scale[c] + shift[c]
+            continue
+        for c in range(scale.size):
+            begin = start + c * num_inner
+            source, target = values[begin : begin + num_inner], out[begin : begin + num_inner]
+            factor, term = scale[c], shift[c]
+            for i in range(target.size):
+                target[i] = out.dtype.type(source[i]) * factor + term
+
+
+@_compiled
+def _look_up(values: Array, table: Array, num_inner: int, out: Array) -> None:
+    for start in range(0, out.size, num_inner):
+        row = table[start // num_inner % len(table)]
+        source, target = values[start : start + num_inner], out[start : start + num_inner]
+        for i in range(target.size):
+            target[i] = row[source[i]]
+
+
+@_compiled
+def _narrow(values: Array, low: Any, high: Any, keeps_nan: bool, out: Array) -> bool:
+    cast, back = out.dtype.type, values.dtype.type
+    for start in range(0, out.size, NARROW_AT_ONCE):
+        source = values[start : start + NARROW_AT_ONCE]
+        target = out[start : start + NARROW_AT_ONCE]
+        num_kept = 0
+        for i in range(target.size):  # no branch, so that it is compiled to vector code
+            value = source[i]
+            is_nan = keeps_nan & (value != value)
+            is_inside = ((value >= low) & (value <= high)) | is_nan
+            narrow = cast(value if is_inside else back(0))
+            target[i] = narrow
+            again = back(narrow)
+            is_same = (again == value) & (np.signbit(again) == np.signbit(value))
+            num_kept += is_nan | (is_inside & is_same)
+        if num_kept < target.size:
+            return False
+    return True
 
 
 def densify_rows(
@@ -246,15 +296,45 @@ def unpad_rows(padded: Array, offsets: Array, out: Array) -> None:
     )
 
 
-def convert_values(values: Array, scale: float | None, shift: float | None, out: Array) -> None:
+def convert_values(
+    values: Array, scale: Any | None, shift: Any | None, out: Array, *, num_inner: int | None = None
+) -> None:
     """Cast, then scale and shift in ``out``'s dtype: ``out = cast(values) * scale + shift``."""
-    if (scale is None and shift is None) or np.float16 in (values.dtype, out.dtype):
-        reference.convert_values(values, scale, shift, out)
+    is_plain = scale is None and shift is None
+    if not out.size:
         return
-    _scale(
-        values.reshape(values.size),
+    factors: Any = scale
+    terms: Any = shift
+    if num_inner is None:
         # x * 1 and x + -0.0 are x, to the sign of a zero.
-        out.dtype.type(1.0 if scale is None else scale),
-        out.dtype.type(-0.0 if shift is None else shift),
-        out.reshape(out.size),
-    )
+        dtype = arithmetic_dtype(out.dtype)
+        factors = np.array([1.0 if scale is None else scale], dtype)
+        terms = np.array([-0.0 if shift is None else shift], dtype)
+        num_inner = out.size
+    if out.dtype == np.float16 and values.itemsize == 1:
+        # NumPy is slow at float16, but there are no more than 256 results a channel.
+        table = np.empty((np.size(factors), 256), np.float16)
+        every = np.tile(np.arange(256, dtype=np.uint8).view(values.dtype), len(table))
+        reference.convert_values(every, factors, terms, table.reshape(-1), num_inner=256)
+        words = as_words(table, *table.shape)
+        _look_up(as_words(values, values.size), words, num_inner, as_words(out, out.size))
+    elif is_plain or np.float16 in (values.dtype, out.dtype):
+        reference.convert_values(values, scale, shift, out, num_inner=num_inner)
+    else:
+        _scale(values.reshape(values.size), factors, terms, num_inner, out.reshape(out.size))
+
+
+def narrow_values(values: Array, out: Array, fault: Array) -> None:
+    """Cast to a narrower dtype, and tell whether every value was kept: in one pass."""
+    if np.float16 in (values.dtype, out.dtype):
+        reference.narrow_values(values, out, fault)
+        return
+    low, high = limits(values.dtype, out.dtype)
+    keeps_nan = out.dtype.kind == "f"
+    if not _narrow(values.reshape(values.size), low, high, keeps_nan, out.reshape(out.size)):
+        fault[0] = 1
+
+
+def unpack_bits(packed: Array, out: Array) -> None:
+    """Turn bits into truth values: the inverse of ``numpy.packbits(..., bitorder="little")``."""
+    reference.unpack_bits(packed, out)

@@ -19,9 +19,17 @@ import numpy as np
 import numpy.typing as npt
 from numba import cuda
 
-from gpufeed.kernels.words import as_words, word_of
+from gpufeed.kernels.words import arithmetic_dtype, as_words, limits, word_of
 
-__all__ = ["as_device_array", "convert_values", "densify_rows", "pad_rows", "unpad_rows"]
+__all__ = [
+    "as_device_array",
+    "convert_values",
+    "densify_rows",
+    "narrow_values",
+    "pad_rows",
+    "unpack_bits",
+    "unpad_rows",
+]
 
 # numba's device array; under its simulator, a NumPy array.
 Array = npt.NDArray[Any]
@@ -226,13 +234,39 @@ def _scale(values: Array, scale: Any, shift: Any, out: Array) -> None:
         out[i] = cast(cast(cast(values[i]) * scale) + shift)
 
 
-def _arithmetic_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the dtype to calculate in for results of ``dtype``, which are rounded to it after.
+@_compiled
+def _scale_channels(
+    values: Array, scale: Array, shift: Array, zero: Any, num_inner: int, out: Array
+) -> None:
+    cast = out.dtype.type
+    for i in range(cuda.grid(1), out.size, cuda.gridsize(1)):
+        c = i // num_inner % scale.size
+        # Factor and term are rounded to out's dtype too, but calculated with in that of `zero`.
+        product = cast(cast(values[i]) * (zero + cast(scale[c])))
+        out[i] = cast(product + (zero + cast(shift[c])))
 
-    numba calls a library of C++ functions, compiled and linked apart, for every float16 operation.
-    In float32, one operation on float16 values rounded to float16 gives the same bits.
-    """
-    return np.result_type(dtype, np.float32 if dtype.kind == "f" else np.int64)
+
+@_compiled
+def _narrow(values: Array, low: Any, high: Any, keeps_nan: bool, out: Array, fault: Array) -> None:
+    cast, back = out.dtype.type, values.dtype.type
+    for i in range(cuda.grid(1), out.size, cuda.gridsize(1)):
+        value = values[i]
+        if keeps_nan and value != value:
+            out[i] = cast(value)
+            continue
+        if not low <= value <= high:
+            fault[0] = 1
+            continue
+        out[i] = cast(value)
+        again = back(out[i])
+        if again != value or math.copysign(1.0, again) != math.copysign(1.0, value):
+            fault[0] = 1
+
+
+@_compiled
+def _unpack_bits(packed: Array, out: Array) -> None:
+    for i in range(cuda.grid(1), out.size, cuda.gridsize(1)):
+        out[i] = (packed[i >> 3] >> (i & 7)) & 1
 
 
 def as_device_array(array: Any) -> Array:
@@ -292,7 +326,7 @@ def densify_rows(
     elif out.dtype in ATOMIC_DTYPES:
         _add_rows[launch](offsets, indices, values, *rest, out)
     else:
-        zero = _arithmetic_dtype(out.dtype).type(0)
+        zero = arithmetic_dtype(out.dtype).type(0)
         _add_rows_by_owner[launch](offsets, indices, values, zero, *rest, out)
 
 
@@ -328,10 +362,11 @@ def unpad_rows(padded: Array, offsets: Array, out: Array, *, stream: Any | None 
 
 def convert_values(
     values: Array,
-    scale: float | None,
-    shift: float | None,
+    scale: Any | None,
+    shift: Any | None,
     out: Array,
     *,
+    num_inner: int | None = None,
     stream: Any | None = None,
 ) -> None:
     """Cast, then scale and shift in ``out``'s dtype: ``out = cast(values) * scale + shift``.
@@ -342,14 +377,33 @@ def convert_values(
         return
     launch = (MIN_BLOCKS, THREADS_PER_BLOCK, _as_numba_stream(stream))
     flat, flat_out = values.reshape(values.size), out.reshape(out.size)
-    if scale is None and shift is None:
+    scalar = arithmetic_dtype(out.dtype).type
+    if num_inner is not None:
+        _scale_channels[launch](flat, scale, shift, scalar(0), num_inner, flat_out)
+    elif scale is None and shift is None:
         _cast[launch](flat, flat_out)
-        return
-    scalar = _arithmetic_dtype(out.dtype).type
-    _scale[launch](
-        flat,
-        # x * 1 and x + -0.0 are x, to the sign of a zero. Both factors are rounded to out's dtype.
-        scalar(out.dtype.type(1.0 if scale is None else scale)),
-        scalar(out.dtype.type(-0.0 if shift is None else shift)),
-        flat_out,
-    )
+    else:
+        _scale[launch](
+            flat,
+            # x * 1 and x + -0.0 are x, to the sign of a zero. Both are rounded to out's dtype.
+            scalar(out.dtype.type(1.0 if scale is None else scale)),
+            scalar(out.dtype.type(-0.0 if shift is None else shift)),
+            flat_out,
+        )
+
+
+def narrow_values(values: Array, out: Array, fault: Array, *, stream: Any | None = None) -> None:
+    """Cast to a narrower dtype, and tell whether every value was kept: in one pass."""
+    if out.size:
+        launch = (MIN_BLOCKS, THREADS_PER_BLOCK, _as_numba_stream(stream))
+        low, high = limits(values.dtype, out.dtype)
+        keeps_nan = out.dtype.kind == "f"
+        flat, flat_out = values.reshape(values.size), out.reshape(out.size)
+        _narrow[launch](flat, low, high, keeps_nan, flat_out, fault)
+
+
+def unpack_bits(packed: Array, out: Array, *, stream: Any | None = None) -> None:
+    """Turn bits into truth values: the inverse of ``numpy.packbits(..., bitorder="little")``."""
+    if out.size:
+        launch = (MIN_BLOCKS, THREADS_PER_BLOCK, _as_numba_stream(stream))
+        _unpack_bits[launch](packed, out.reshape(out.size))

@@ -12,7 +12,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["convert_values", "densify_rows", "pad_rows", "unpad_rows"]
+__all__ = [
+    "convert_values",
+    "densify_rows",
+    "narrow_values",
+    "pad_rows",
+    "unpack_bits",
+    "unpad_rows",
+]
 
 Array = npt.NDArray[Any]
 
@@ -78,7 +85,9 @@ def unpad_rows(padded: Array, offsets: Array, out: Array) -> None:
         out[start : start + length] = padded[row, :length]
 
 
-def convert_values(values: Array, scale: float | None, shift: float | None, out: Array) -> None:
+def convert_values(
+    values: Array, scale: Any | None, shift: Any | None, out: Array, *, num_inner: int = 1
+) -> None:
     """Cast, then scale and shift in ``out``'s dtype: ``out = cast(values) * scale + shift``.
 
     >>> out = np.empty(2, "float32")
@@ -87,7 +96,42 @@ def convert_values(values: Array, scale: float | None, shift: float | None, out:
     [-1.0, 509.0]
     """
     np.copyto(out, values, casting="unsafe")
-    if scale is not None:
-        np.multiply(out, out.dtype.type(scale), out=out)
-    if shift is not None:
-        np.add(out, out.dtype.type(shift), out=out)
+    for factor, operation in ((scale, np.multiply), (shift, np.add)):
+        if isinstance(factor, np.ndarray):
+            num_outer = out.size // max(1, factor.size * num_inner)
+            channels = out.reshape(num_outer, factor.size, num_inner)
+            operation(channels, factor.astype(out.dtype)[:, None], out=channels)
+        elif factor is not None:
+            operation(out, out.dtype.type(factor), out=out)
+
+
+def narrow_values(values: Array, out: Array, fault: Array) -> None:
+    """Cast to a narrower dtype, and tell whether every value was kept: in one pass.
+
+    >>> out, fault = np.empty(2, "uint8"), np.zeros(1, "int64")
+    >>> narrow_values(np.array([7, 256]), out, fault)
+    >>> fault.tolist()
+    [1]
+    """
+    with np.errstate(all="ignore"):
+        np.copyto(out, values, casting="unsafe")
+        back = out.astype(values.dtype)
+    kept = back == values
+    if values.dtype.kind == "f":
+        kept = (kept & (np.signbit(back) == np.signbit(values))) | (
+            np.isnan(back) & np.isnan(values)
+        )
+    if not kept.all():
+        fault[0] = 1
+
+
+def unpack_bits(packed: Array, out: Array) -> None:
+    """Turn bits into truth values: the inverse of ``numpy.packbits(..., bitorder="little")``.
+
+    >>> out = np.empty(3, bool)
+    >>> unpack_bits(np.array([0b101], "uint8"), out)
+    >>> out.tolist()
+    [True, False, True]
+    """
+    bits = np.unpackbits(packed, count=out.size, bitorder="little")
+    out[...] = bits.reshape(out.shape)

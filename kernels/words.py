@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["as_words", "word_of"]
+__all__ = ["arithmetic_dtype", "as_words", "limits", "word_of"]
 
 
 def as_words(array: npt.NDArray[Any], *shape: int) -> npt.NDArray[Any]:
@@ -31,3 +31,33 @@ def word_of(value: object, dtype: np.dtype[Any]) -> Any:
     np.uint16(15360)
     """
     return np.array(value).astype(dtype).view(f"u{dtype.itemsize}")[()]
+
+
+def arithmetic_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the dtype to calculate in for results of ``dtype``, which are rounded to it after.
+
+    numba calls a library of C++ functions, compiled and linked apart, for every float16 operation.
+    In float32, one operation on float16 values rounded to float16 gives the same bits.
+    """
+    return np.result_type(dtype, np.float32 if dtype.kind == "f" else np.int64)
+
+
+def limits(dtype: np.dtype[Any], narrow: np.dtype[Any]) -> tuple[Any, Any]:
+    """Return the least and the largest value of ``dtype`` that can be cast to ``narrow``.
+
+    What the cast of a float to whole numbers does beyond them is not defined.
+
+    >>> limits(np.dtype("float32"), np.dtype("int32"))
+    (np.float32(-2.1474836e+09), np.float32(2.1474835e+09))
+    >>> limits(np.dtype("int8"), np.dtype("uint8"))
+    (np.int8(0), np.int8(127))
+    """
+    if narrow.kind == "f":
+        return dtype.type(-np.inf), dtype.type(np.inf)
+    low, high = np.iinfo(narrow).min, np.iinfo(narrow).max
+    if dtype.kind != "f":
+        return dtype.type(max(low, np.iinfo(dtype).min)), dtype.type(min(high, np.iinfo(dtype).max))
+    largest = dtype.type(min(high, int(np.finfo(dtype).max)))
+    return dtype.type(low), largest if int(largest) <= high else np.nextafter(
+        largest, dtype.type(0)
+    )

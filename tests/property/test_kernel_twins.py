@@ -205,6 +205,84 @@ def test_convert_values_on_cuda(call):
     check(on_device, "convert_values", *call)
 
 
+@st.composite
+def channel_calls(draw):
+    source, target = draw(DTYPES), draw(st.sampled_from(["float16", "float32", "float64"]))
+    shape = draw(st.sampled_from([(0, 2, 3), (2, 3), (3, 2, 2), (2, 4, 1, 3)]))
+    axis = draw(st.integers(0, len(shape) - 1))
+    wide = np.dtype("float32" if target == "float16" else target)
+    scale, shift = (exact(draw, shape[axis], wide) for _ in range(2))
+    values = abs(exact(draw, shape, source)) if source != np.bool_ else np.ones(shape, bool)
+    num_inner = int(np.prod(shape[axis + 1 :]))
+    return (values, scale, shift, np.ones(shape, target)), {"num_inner": num_inner}
+
+
+@MANY
+@given(channel_calls())
+def test_convert_values_by_channel_on_the_cpu(call):
+    arguments, options = call
+    check(on_host, "convert_values", *arguments, **options)
+
+
+@FEW
+@given(channel_calls())
+def test_convert_values_by_channel_on_cuda(call):
+    arguments, options = call
+    check(on_device, "convert_values", *arguments, **options)
+
+
+@st.composite
+def narrow_calls(draw):
+    """Draw numbers near the limits of what narrower dtypes keep."""
+    numbers = [dtype for dtype in VALUE_DTYPES if dtype != np.bool_]
+    source = draw(st.sampled_from([dtype for dtype in numbers if dtype.itemsize > 1]))
+    kinds = "f" if source.kind == "f" else "iu"
+    target = draw(st.sampled_from([d for d in numbers if d.kind in kinds or d == np.uint8]))
+    limits = [0, 1, 127, 128, 255, 256, 2048, 2049, 32767, 32768, 65504, 2**24, 2**24 + 1]
+    edges = st.sampled_from([*limits, *(-limit for limit in limits)])
+    if source.kind == "f":
+        edges |= st.sampled_from([-0.0, 0.5, 0.1, 1e-8, float("nan"), float("inf")])
+    drawn = draw(st.lists(edges, max_size=5)) + [0] * draw(st.sampled_from([0, 1100]))
+    with np.errstate(all="ignore"):
+        return np.array(drawn).astype(source), target
+
+
+def kept(twin, values, target):
+    """Return whether every value is kept, and the narrow values if they are."""
+    fault = np.zeros(1, "int64")
+    arrays = (values, np.zeros(values.shape, target), fault)
+    if twin is cuda:
+        arrays = tuple(map(numba_cuda.to_device, arrays))
+    twin.narrow_values(*arrays)
+    if twin is cuda:
+        arrays = [array.copy_to_host() for array in arrays]
+    return None if arrays[2][0] else arrays[1].tobytes()
+
+
+@MANY
+@given(narrow_calls())
+def test_narrow_values_on_the_cpu(call):
+    assert kept(cpu, *call) == kept(reference, *call)
+
+
+@FEW
+@given(narrow_calls())
+@pytest.mark.filterwarnings("ignore:invalid value", "ignore:overflow")  # of Python, simulating
+def test_narrow_values_on_cuda(call):
+    assert kept(cuda, *call) == kept(reference, *call)
+
+
+@FEW
+@given(st.lists(st.booleans(), max_size=40))
+def test_unpack_bits(drawn):
+    values = np.array(drawn, bool)
+    packed = np.packbits(values, bitorder="little")
+    for twin in (on_host, on_device):
+        got, _ = twin("unpack_bits", packed, np.ones(len(values), bool))
+        np.testing.assert_array_equal(got, values)
+        check(twin, "unpack_bits", packed, np.ones(len(values), bool))
+
+
 @MANY
 @given(pad_calls())
 def test_unpadding_undoes_padding(call):

@@ -15,12 +15,13 @@ from itertools import product
 from numba import cuda, types
 from numba.np.numpy_support import as_dtype, from_dtype
 from gpufeed.kernels import cuda as kernels
+from gpufeed.kernels.words import arithmetic_dtype
 
 def array(dtype, ndim=1):
     return types.Array(dtype, ndim, "C")
 
 def sum_of(dtype):
-    return from_dtype(kernels._arithmetic_dtype(as_dtype(dtype)))
+    return from_dtype(arithmetic_dtype(as_dtype(dtype)))
 
 floats = [types.float16, types.float32, types.float64]
 indices = [types.int32, types.int64]
@@ -63,6 +64,16 @@ signatures = {
         *[(array(types.uint8), array(dtype)) for dtype in numbers],
         *[(array(dtype), array(types.float16)) for dtype in numbers],
     ],
+    "_scale_channels": [
+        (array(dtype), array(sum_of(to)), array(sum_of(to)), sum_of(to), i64, array(to))
+        for dtype, to in product([types.uint8, types.float16, types.int64], floats)],
+    "_narrow": [
+        *[(array(dtype), dtype, dtype, types.boolean, array(to), array(i64))
+          for dtype, to in product([types.int16, i32, i64], [types.uint8, types.int8])],
+        *[(array(dtype), dtype, dtype, types.boolean, array(to), array(i64))
+          for dtype, to in product([single, types.float64], [types.uint8, types.float16, single])],
+    ],
+    "_unpack_bits": [(array(types.uint8), array(types.boolean))],
     "_scale": [(array(dtype), sum_of(to), sum_of(to), array(to))
                for dtype, to in product([types.uint8, types.float16, types.int64], floats)],
 }

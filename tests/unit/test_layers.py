@@ -41,6 +41,7 @@ LAYERS = {
             "fields",
             "grouping",
             "layout",
+            "narrowing",
             "collate",
             "warm",
             "static",

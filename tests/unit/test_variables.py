@@ -64,8 +64,8 @@ def test_sparse_variables(layout):
 
 
 def test_conversion():
-    assert not data("x", [3]).is_converted
-    assert data("y", [3], wire_dtype="uint8").is_converted
+    assert not data("x", [3], wire_dtype="uint8").is_scaled
+    assert data("y", [3], shift=1.0).is_scaled
     assert data("z", [3], wire_dtype="uint8", scale=1 / 255, shift=-0.5).scale == 1 / 255
 
 
@@ -97,8 +97,15 @@ def test_conversion():
         ({"densify": 1, "layout": "sparse_float"}, "densify must be True, False or 'reuse', got 1"),
         ({"densify": "yes", "layout": "sparse_float"}, "densify must be True, False or 'reuse'"),
         ({"densify": True}, "densify must be False for layout 'dense', got True"),
-        ({"scale": float("nan")}, "scale must be a finite number, got nan"),
-        ({"shift": "1"}, "shift must be a finite number, got '1'"),
+        ({"scale": float("nan")}, "scale must be a finite number, or one a channel, got nan"),
+        ({"shift": "1"}, "shift must be a finite number, or one a channel, got '1'"),
+        ({"scale": [1.0, float("inf"), 1.0, 1.0]}, "scale must be a finite number, or one a"),
+        ({"scale": [1.0, 2.0]}, r"scale must have one number for each channel of \[-1, 4\], got"),
+        (
+            {"scale": [1.0] * 4, "shift": [1.0] * 3},
+            r"scale must have one number for each channel of \[-1, 4\]",
+        ),
+        ({"wire_dtype": "narrow"}, "wire_dtype must be any of bool, .*, got 'narrow'"),
     ],
 )
 def test_declarations_that_break_a_rule(program, arguments, message):
@@ -139,3 +146,17 @@ def test_a_guard_is_not_seen_by_other_threads(program):
     thread.start()
     thread.join()
     assert seen[0] is not program
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis"), [([3, 8, 8], 1), ([8, 8, 3], 3), ([3, None, None], 1), ([3], 1), ([3, 3], 1)]
+)
+def test_channels_are_the_first_dimension_of_a_row_or_else_the_last(program, shape, axis):
+    variable = data("x", [None, *shape], scale=[1, 2, 3], shift=np.zeros(3))
+    assert variable.channel_axis == axis
+    assert (variable.scale, variable.shift) == ((1, 2, 3), (0.0, 0.0, 0.0))
+
+
+def test_one_factor_for_all_has_no_channels(program):
+    assert data("x", [3], scale=2.0).channel_axis is None
+    assert data("y", [3], scale=2.0, shift=[1, 2, 3]).channel_axis == 1

@@ -22,6 +22,8 @@ def declare() -> list[Variable]:
         data("seen", [50], layout="sparse_binary", densify=True),
         data("price", [50], layout="sparse_float", densify=True),
         data("pixels", [3], wire_dtype="uint8", scale=1 / 255),
+        data("ids", [1], "int64", wire_dtype="auto"),
+        data("image", [2, 4], wire_dtype="uint8", scale=[1 / 255, 2 / 255], shift=-0.5),
     ]
 
 
@@ -40,12 +42,12 @@ def feed_after_warming(place: Place) -> None:
     thread = warm_up(variables(), [place])
     assert thread is not None
     thread.join()
-    compiled = [cpu._densify, cpu._scale]
+    compiled = [cpu._densify, cpu._scale, cpu._narrow]
     before = [kernel.signatures[:] for kernel in compiled]
     assert all(before)
     with program_guard(Program()):
         feeder = DataFeeder(declare(), place)
-    feed = feeder.feed([([1], [(2, 0.5)], [0, 51, 255])])
+    feed = feeder.feed([([1], [(2, 0.5)], [0, 51, 255], [70_000], [[0] * 4, [255] * 4])])
     assert feed["pixels"].numpy().tolist() == [[0.0, pytest.approx(0.2), 1.0]]
     assert feed["price"].numpy()[0, 2] == 0.5
     assert [kernel.signatures for kernel in compiled] == before
