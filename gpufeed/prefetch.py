@@ -126,8 +126,9 @@ class FeedReader(Reader[Feeds]):
         try:
             with closing(steps), self._progress_bar() as bar:
                 now = time.perf_counter()
+                ends = list(zip(stagings, self._options.streams, strict=True))
                 while True:
-                    for staging, stream in zip(stagings, self._options.streams, strict=True):
+                    for staging, stream in ends:
                         staging.require_no_capture(stream)
                         staging.recycle()
                     # A list that is emptied as it is handed out: this frame must not keep the feed.
@@ -363,7 +364,8 @@ def _run_ahead(producer: _Producer, options: FeedOptions) -> Generator[_Step, No
         group.start("feed", producer.open, channel)
         try:
             while True:
-                _wait(channel, group, producer, options)
+                if channel.is_empty():
+                    _wait(channel, group, producer, options)
                 yield channel.get()
         except EndOfChannel:
             return

@@ -133,6 +133,10 @@ class Channel(Generic[T]):
         with self._lock:
             return self._pop(timeout_s)
 
+    def is_empty(self) -> bool:
+        """Return whether `get` would have to wait now, or has an end or an error to tell."""
+        return not self._queue
+
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until `get` has something to say: an item, the end or an error; False if too late.
 

@@ -87,6 +87,23 @@ class Slab(Generic[MemoryT]):
         self.busy = []
 
 
+def _add_readers(slab: Slab[Any], events: dict[Stream, Event | None]) -> bool:
+    """Let ``slab`` be busy until its streams have done what they have; False if one cannot say.
+
+    Args:
+        slab: No longer under a lease.
+        events: Of each stream, recorded now; None for one that is being captured.
+    """
+    for stream in slab.streams:
+        if stream not in events:
+            events[stream] = None if stream.is_capturing() else stream.record()
+    read = [event for stream in slab.streams if (event := events[stream]) is not None]
+    if len(read) < len(slab.streams):
+        return False
+    slab.busy += read
+    return True
+
+
 class Lease:
     """Holds one slab for as long as any view of it lives.
 
@@ -311,14 +328,9 @@ class SlabRing(Generic[MemoryT]):
         with self._lock:
             while not self._dead.empty():
                 slab = self._dead.get()
-                for stream in slab.streams:
-                    if stream not in events:
-                        events[stream] = None if stream.is_capturing() else stream.record()
-                passed_later = [events[stream] for stream in slab.streams]
-                if None in passed_later:
+                if slab.streams and not _add_readers(slab, events):
                     captured.append(slab)
                     continue
-                slab.busy += [event for event in passed_later if event is not None]
                 self.num_held -= slab.is_delivered
                 self.leased_nbytes -= slab.nbytes * slab.is_delivered
                 slab.streams, slab.is_delivered = [], False

@@ -251,19 +251,23 @@ class TestConsumerLeaves:
     def test_while_the_producer_waits_for_the_device(self, leave, monkeypatch):
         """The thread is named for what it is, ends later, and its slabs serve the next pass."""
         monkeypatch.setattr("gpufeed.device.threads.CLOSE_TIMEOUT_S", 0.01)
-        is_waiting, wait = threading.Event(), Slab.wait
+        is_waiting, wait, read = threading.Event(), Slab.wait, []
+
+        def make(number):
+            read.append(number)
+            return batch(number)
 
         def watched_wait(self):
-            if not self.is_idle():
+            if read[-1] == 6:  # copies 3, 4 and 5 have all page-locked slabs, behind the stream
                 is_waiting.set()
             wait(self)
 
         monkeypatch.setattr(Slab, "wait", watched_wait)
         with virtual_devices(1), virtual_stream("cuda:0") as stream:
-            reader = make_feeder("cuda:0").decorate_reader(make_reader(100), prefetch=1)
+            reader = make_feeder("cuda:0").decorate_reader(make_reader(100, make), prefetch=1)
             late, feeds = LateReader(stream), [reader()]
             with held(stream):
-                for number in range(5):  # the sixth copy has the last page-locked slab
+                for number in range(5):
                     late.read(next(feeds[0]), batch(number), number)
                 assert is_waiting.wait(30)
                 (producer,) = [t for t in threading.enumerate() if t.name == "gpufeed-feed"]

@@ -83,6 +83,16 @@ def test_never_holds_more_than_its_capacity(capacity):
     join(thread)
 
 
+def test_is_empty_until_something_is_queued_and_again_after():
+    channel = Channel(2)
+    assert channel.is_empty()
+    channel.put(None)
+    assert not channel.is_empty()
+    channel.get()
+    channel.finish()
+    assert channel.is_empty()
+
+
 def test_a_waiting_consumer_gets_the_first_item_at_once():
     channel, got = Channel(capacity=100), []
     thread = run(lambda: got.append(channel.get()))
