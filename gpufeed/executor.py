@@ -10,7 +10,7 @@ first read, and so is the end of the data of any reader that it reads.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import is_
 from typing import Any
@@ -86,10 +86,13 @@ class Executor:
         plan = self._plan
         if fed or plan is None or not plan.is_for(block, fetch_list):
             plan = self._plan = _plan("Executor.run", block, fetch_list, fed)
-        if return_numpy:
-            plan.require_array_form(fed)
+        if return_numpy and plan.no_array is not None:
+            raise FieldError(
+                f"Executor.run.fetch_list: {plan.no_array!r} has a LoD or sparse rows, and no "
+                "array form; pass return_numpy=False"
+            )
         values: dict[str, Any] = {name: tensor.to(self.place) for name, tensor in fed.items()}
-        values.update(_run(plan.operators, self.place))
+        plan.run(self.place, values)
         if return_numpy:
             return [_as_array(values[name]) for name in plan.names]
         return [values[name] for name in plan.names]
@@ -163,7 +166,8 @@ class ParallelExecutor:
         feeds: list[Feed] = []
         for place, part in zip(self.places, parts, strict=False):
             try:
-                values = {**part, **_run(plan.operators, place)}
+                values: dict[str, Any] = {**part}
+                plan.run(place, values)
             except Exception as error:
                 if not feeds:
                     raise
@@ -179,6 +183,10 @@ class ParallelExecutor:
         owner = "ParallelExecutor.run"
         if feed is None:
             return [{} for _ in self.places]
+        if not isinstance(feed, (Mapping, Sequence)):
+            raise FieldError(
+                f"{owner}.feed must be one mapping, or a list of them, got {type(feed).__name__}"
+            )
         if not isinstance(feed, Mapping):
             if len(feed) != len(self.places):
                 raise FieldError(
@@ -186,6 +194,8 @@ class ParallelExecutor:
                     f"got {len(feed)}"
                 )
             return [_fed(owner, block, each) for each in feed]
+        if not feed:  # as scripts that read give it
+            return [{} for _ in self.places]
         fed = _fed(owner, block, feed)
         sizes = {name: len(tensor) for name, tensor in fed.items()}
         if len(set(sizes.values())) > 1:
@@ -205,6 +215,9 @@ class _Plan:
         fed: Names of what is fed.
         names: Of what is fetched.
         operators: That are run.
+        questions: Of several reads, the questions whether they have data. A single one says itself
+            that there is nothing.
+        no_array: A name of what is fetched and has no array form; None if all have.
     """
 
     block: Block
@@ -213,6 +226,8 @@ class _Plan:
     fed: tuple[str, ...]
     names: list[str]
     operators: list[Operator]
+    questions: list[Callable[[], bool]]
+    no_array: str | None
 
     def is_for(self, block: Block, fetch_list: Sequence[Fetch] | None) -> bool:
         """Return whether this is the plan of a run that is fed nothing."""
@@ -224,14 +239,20 @@ class _Plan:
             map(is_, self.fetch_list, fetch_list)
         )
 
-    def require_array_form(self, fed: Mapping[str, Tensor]) -> None:
-        """Refuse to hand out as arrays what are none."""
-        for name in self.names:
-            if self.block.vars[name].lod_level or isinstance(fed.get(name), SparseRows):
-                raise FieldError(
-                    f"Executor.run.fetch_list: {name!r} has a LoD or sparse rows, and no array "
-                    "form; pass return_numpy=False"
-                )
+    def run(self, place: Place, values: dict[str, Any]) -> None:
+        """Run the operators in order; before the first of several reads, all must have data.
+
+        Args:
+            place: Where what is read lives.
+            values: By name; takes what the operators set.
+        """
+        questions = self.questions
+        for op in self.operators:
+            if questions and op.has_data is not None:
+                if not all(has_data() for has_data in questions):
+                    raise EOFException("There is no next data.")
+                questions = []
+            values.update(zip(op.outputs, op.run(place), strict=True))
 
 
 def _plan(
@@ -247,8 +268,21 @@ def _plan(
             raise FieldError(
                 f"{owner}.feed must hold {min(unset)!r}, which is fetched and never read"
             )
-    given = None if fetch_list is None else tuple(fetch_list)
-    return _Plan(block, len(block.ops), given, tuple(fed), names, operators)
+    questions = [op.has_data for op in operators if op.has_data is not None]
+    return _Plan(
+        block,
+        num_ops=len(block.ops),
+        fetch_list=None if fetch_list is None else tuple(fetch_list),
+        fed=tuple(fed),
+        names=names,
+        operators=operators,
+        questions=questions if len(questions) > 1 else [],
+        no_array=next((name for name in names if _is_no_array(block, name, fed)), None),
+    )
+
+
+def _is_no_array(block: Block, name: str, fed: Mapping[str, Tensor]) -> bool:
+    return block.vars[name].lod_level > 0 or isinstance(fed.get(name), SparseRows)
 
 
 def _present(place: PlaceLike) -> Place:
@@ -311,20 +345,6 @@ def _as_tensor(owner: str, variable: Variable, given: Any) -> Tensor:
     tensor = given if isinstance(given, (LoDTensor, SparseRows)) else LoDTensor(given)
     require_tensor(owner, variable, tensor)
     return tensor
-
-
-def _run(operators: Sequence[Operator], place: Place) -> dict[str, Any]:
-    """Run operators in order; before the first of several reads, all must have data."""
-    values: dict[str, Any] = {}
-    questions = [op.has_data for op in operators if op.has_data is not None]
-    is_asked = len(questions) < 2  # a single read says itself that there is nothing
-    for op in operators:
-        if not is_asked and op.has_data is not None:
-            if not all(has_data() for has_data in questions):
-                raise EOFException("There is no next data.")
-            is_asked = True
-        values.update(zip(op.outputs, op.run(place), strict=True))
-    return values
 
 
 def _as_array(value: Any) -> Any:

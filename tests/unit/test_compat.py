@@ -276,6 +276,21 @@ class TestExecutors:
         executor = fluid.ParallelExecutor(use_cuda=False, share_vars_from=None, num_trainers=1)
         assert executor.device_count == 2
 
+    def test_what_is_fetched_twice_comes_twice(self):
+        x = fluid.data("x", [None, 1], "int64")
+        one, two = fluid.ParallelExecutor(False).run([x, x.name], {"x": np.array([[7]])})
+        assert one.tolist() == two.tolist() == [[7]]
+
+    def test_an_empty_feed_is_none(self):
+        reader = fluid.layers.py_reader(2, [[-1]], ["int64"])
+        x = fluid.layers.read_file(reader)
+        reader.decorate_paddle_reader(lambda: [[(7,)]])
+        fluid.Executor(fluid.CPUPlace()).run(fluid.default_startup_program())
+        reader.start()
+        [array] = fluid.ParallelExecutor(False).run([x], feed={})
+        assert array.tolist() == [7]
+        reader.reset()
+
     def test_a_lod_has_no_array_form(self):
         words = fluid.data("words", [None, 1], "int64", 1)
         tensor = fluid.create_lod_tensor(np.arange(4)[:, None], [[1, 3]], fluid.CPUPlace())

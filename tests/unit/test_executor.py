@@ -330,6 +330,11 @@ class TestParallelExecutor:
             [[2, 3], [[2]]],
         ]
 
+    def test_an_empty_feed_reads_for_every_place(self, programs):
+        _, read = started(programs[1])
+        feeds = ParallelExecutor(["cpu", "cpu"]).run([read], feed={})
+        assert [feed[read.name].to_list() for feed in feeds] == [[0, 1], [2, 3]]
+
     @pytest.mark.parametrize(
         ("feed", "message"),
         [
@@ -342,6 +347,8 @@ class TestParallelExecutor:
             ({"z": [[1]]}, "feed must name variables of the program, got 'z'"),
             (None, "feed must hold 'x', which is fetched and never read"),
             ({}, "feed must hold 'x'"),
+            (3, "feed must be one mapping, or a list of them, got int"),
+            ("xy", "feed must map names to tensors, got str"),
         ],
     )
     def test_feeds_that_break_a_rule(self, programs, feed, message):

@@ -129,7 +129,7 @@ class ParallelExecutor:
         """
         feeds = self._executor.run(fetch_list, feed_dict if feed is None else feed)
         fetched = []
-        for name in feeds[0]:
+        for name in (each if isinstance(each, str) else each.name for each in fetch_list):
             parts: list[Any] = [each[name].to(CPUPlace()) for each in feeds]
             whole = type(parts[0]).merge(parts)
             fetched.append(_as_array(name, whole) if return_numpy else whole)
