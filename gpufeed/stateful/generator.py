@@ -61,7 +61,10 @@ class RandomDataGenerator(ReaderHolder[Instance]):
             raise FieldError(f"{owner}.low must be <= high, got {low} > {high}")
         require_list(f"{owner}.shapes", shapes)
         for number, shape in enumerate(shapes):
-            if not shape or any(dim is None or dim < 0 for dim in shape):
+            sizes: Sequence[object] = shape if isinstance(shape, Sequence) else ()
+            if not sizes or not all(
+                isinstance(dim, (int, np.integer)) and dim >= 0 for dim in sizes
+            ):
                 raise FieldError(
                     f"{owner}.shapes[{number}] must have known dimensions, got {shape!r}"
                 )

@@ -157,7 +157,7 @@ class PyReader(ReaderHolder[Instance]):
 
     def _decorate(self, reader: Callable[[], Iterable[Any]], make: Callable[[Any], Any]) -> None:
         if self.is_started:
-            raise self._error("decorate", "is not possible in a pass; call reset() first")
+            raise self._error("decorate_*", "is not possible in a pass; call reset() first")
         self._batches.reader = map_readers(make, reader)
 
     def _require_started(self, method: str) -> None:

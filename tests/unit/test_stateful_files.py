@@ -311,6 +311,9 @@ def test_an_unknown_format():
     ("arguments", "message"),
     [
         ({"filenames": []}, "filenames must name at least one file, got none"),
+        ({"filenames": None}, "filenames must be a name or a list of them, got None"),
+        ({"filenames": b"a.csv"}, "filenames must be a name or a list of them, got b'a.csv'"),
+        ({"filenames": ["a.csv", 3]}, "filenames must be a name or a list of them, got 3"),
         ({"thread_num": 0}, "thread_num must be a whole number >= 1, got 0"),
         ({"buffer_size": 0}, "buffer_size must be a whole number >= 1, got 0"),
         ({"shapes": [[1]]}, "dtypes must be as many as shapes, 1, got 2"),

@@ -74,6 +74,8 @@ def test_resuming():
         ({"low": "0"}, "low must be a finite number, got '0'"),
         ({"shapes": [[-1, 2]]}, r"shapes\[0\] must have known dimensions, got \[-1, 2\]"),
         ({"shapes": [[2], [None]]}, r"shapes\[1\] must have known dimensions, got \[None\]"),
+        ({"shapes": [3]}, r"shapes\[0\] must have known dimensions, got 3"),
+        ({"shapes": ["3"]}, r"shapes\[0\] must have known dimensions, got '3'"),
         ({"shapes": [[]]}, r"shapes\[0\] must have known dimensions, got \[\]"),
         ({"shapes": []}, "shapes must be a list of one entry a field"),
         ({"shapes": 3}, "shapes must be a list of one entry a field, got 3"),

@@ -174,7 +174,7 @@ def test_another_source():
     reader.start()
     reader.read_next()
     for decorate in (reader.decorate_paddle_reader, reader.decorate_tensor_provider):
-        with pytest.raises(ReaderError, match=r"decorate is not possible in a pass; call reset"):
+        with pytest.raises(ReaderError, match=r"decorate_\* is not possible in a pass; call reset"):
             decorate(counting(3))
     assert rest_of(reader) == [2, 3, 4, 5]
     reader.reset()
