@@ -293,30 +293,30 @@ def _go_on() -> None:
     """Let what is queued behind a failure be mapped."""
 
 
-def _send(source: Callable[[], Outcomes], pool: Pool, number: int) -> Iterator[None]:
+def _send(source: Callable[[], Outcomes], pool: Pool, end: int) -> Iterator[None]:
     """Send the samples to the workers, then tell the consumer how many there are.
 
     Args:
         source: Of the samples, and of the failure that may end them.
         pool: Of the workers.
-        number: Of the first sample.
+        end: Number of the first sample, and then of the one behind the last.
     """
     assert pool.tasks is not None
-    end = Entry(number, Kind.END, None)
+    put, failure = pool.tasks.put, None
     try:
         with closing(source()) as outcomes:
             for number, kind, value in outcomes:
-                end = Entry(number, kind, value)
                 if kind == Kind.FAILURE:
+                    failure = Entry(number, kind, value)
                     break
-                if not pool.tasks.put(number, kind, value):
+                if not put(number, kind, value):
                     return
-                end = Entry(number + 1, Kind.END, None)
+                end = number + 1
                 del value
-        pool.tell(end)
+        pool.tell(failure or Entry(end, Kind.END, None))
         pool.end_tasks()
     except BaseException as error:  # noqa: BLE001 - handed to the consumer's thread
-        pool.tell(Entry(end.number, Kind.FAILURE, error))
+        pool.tell(Entry(end, Kind.FAILURE, error))
     yield from ()
 
 

@@ -142,7 +142,7 @@ class Outbox:
         self._view: memoryview | None = None
         self._slot = Slot(0, 0)
         self._frame = self._num_entries = self._end = 0
-        self._number, self._is_making = -1, 0
+        self._number = -1
         self._is_closed = False
         # Reentrant: the garbage collector may close this box in the middle of any method.
         self._lock = threading.RLock()
@@ -156,8 +156,8 @@ class Outbox:
 
     def begin(self, number: int) -> None:
         """Say that the sample of this number is being made."""
-        self._number, self._is_making = number, 1
-        self._say()
+        self._number = number
+        self._segment.say_begun(number)
 
     def put(self, number: int, kind: int, value: object, *, is_last: bool = False) -> bool:
         """Write one entry; False once nobody wants it.
@@ -176,7 +176,6 @@ class Outbox:
             before, self._end = self._end, encoded.write(self._view, self._end, number, kind)
             self.nbytes += self._end - before
             self._num_entries += 1
-            self._is_making = 0
             self._say()
             if is_last or self._num_entries >= self._max_entries or self._end >= FRAME_NBYTES:
                 self._send()
@@ -255,8 +254,7 @@ class Outbox:
         return None
 
     def _say(self) -> None:
-        doing = self._number, self._is_making, self._frame, self._num_entries
-        self._segment.say(*doing, self._slot)
+        self._segment.say(self._number, 0, self._frame, self._num_entries, self._slot)
 
     def _send(self) -> None:
         if self._view is None:
@@ -273,7 +271,10 @@ class Outbox:
 
     def _send_early(self) -> None:
         while self._wanted.get():
-            self.send()
+            # Looked at before the lock is: a writer that has sent the frame meanwhile may hold it,
+            # and the two would change places several times over nothing.
+            if self._view is not None:
+                self.send()
 
 
 class Inbox:

@@ -140,13 +140,13 @@ class Pool:
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
-            arrived = self._take_results()
-            if arrived:
-                return arrived
             self._inbox.give_back()
             ready = self._wait(deadline)
             if self._is_closed:
                 return []
+            arrived = self._take_results() if self._results in ready else []
+            if arrived:
+                return arrived
             if not ready and timeout_s is not None and self._is_starting():
                 deadline = time.monotonic() + timeout_s
             elif not ready:

@@ -31,6 +31,7 @@ MIN_SLOT_NBYTES = 1 << 18
 # In front of the slots: what a process that is killed has to leave behind (`Segment.status`).
 _STATUS_NBYTES = mmap.ALLOCATIONGRANULARITY
 _STATUS = struct.Struct("<6q")
+_BEGUN = struct.Struct("<2q")  # the first of them
 
 
 class Slot(NamedTuple):
@@ -125,6 +126,10 @@ class Segment:
     def say(self, number: int, is_making: int, frame: int, num_entries: int, slot: Slot) -> None:
         """Say what the writer is doing, as a `Status`."""
         _STATUS.pack_into(self._status, 0, number, is_making, frame, num_entries, *slot)
+
+    def say_begun(self, number: int) -> None:
+        """Say that the writer makes a sample, and nothing else that is new."""
+        _BEGUN.pack_into(self._status, 0, number, 1)
 
     def close(self) -> None:
         """Give up this process's share of the memory, but for slots that something still views."""
