@@ -77,14 +77,21 @@ class StaticTensor(LoDTensor):
     def _gather(self, rows: Offsets, lod: Sequence[Offsets]) -> Any:
         return self[:]._gather(rows, tuple(lod))
 
+    def _sequences(
+        self, sequences: Offsets, lod: Sequence[Offsets], *, is_reversed: bool = False
+    ) -> Any:
+        return self[:]._sequences(sequences, tuple(lod), is_reversed=is_reversed)
+
     def to(self, place: Any) -> LoDTensor:
         """Return the batch on another place, as a copy; on its own place, itself."""
         there: LoDTensor = self[:].to(place)
         return self if there.place == self.place else there
 
-    def to_padded(self, pad_value: float = 0, max_length: int | None = None) -> tuple[Array, Array]:
+    def to_padded(
+        self, pad_value: float = 0, max_length: int | None = None, **options: Any
+    ) -> tuple[Array, Array]:
         """Return the batch's sequences as a rectangle, and their lengths."""
-        padded: tuple[Array, Array] = self[:].to_padded(pad_value, max_length)
+        padded: tuple[Array, Array] = self[:].to_padded(pad_value, max_length, **options)
         return padded
 
     def save(self, file: Any) -> None:

@@ -1,13 +1,14 @@
 """The kernels: changes of layout and dtype, run where the arrays live.
 
-=================  ==============================================  ==========================
+================== =============================================== ==========================
 `densify_rows`     CSR rows to dense ones                          zeros, then adds or sets
 `pad_rows`         packed rows to rows of one length               cuts, fills with a value
 `unpad_rows`       padded rows back to packed ones                 copies
+`gather_sequences` packed rows in another order                    copies, forth or back
 `convert_values`   one dtype to another                            casts, scales, shifts
 `narrow_values`    one dtype to a narrower one                     casts, finds what is lost
 `unpack_bits`      bits to truth values                            shifts, masks
-=================  ==============================================  ==========================
+================== =============================================== ==========================
 
 Each has three twins of one meaning: `gpufeed.kernels.reference` (plain NumPy), ``cpu`` (numba) and
 ``cuda`` (numba-cuda). The functions here check their arguments and call the ``cpu`` twin for NumPy
@@ -29,7 +30,7 @@ if __name__ == "kernels":
     # The folder stands beside the package, where an unrelated "kernels" would be looked for too.
     raise ImportError("kernels is the source folder of gpufeed.kernels; import gpufeed.kernels")
 
-from gpufeed.kernels.ragged import pad_rows, unpad_rows
+from gpufeed.kernels.ragged import gather_sequences, pad_rows, unpad_rows
 from gpufeed.kernels.sparse import densify_rows
 from gpufeed.kernels.wire import convert_values, narrow_values, unpack_bits
 from gpufeed.kernels.words import arithmetic_dtype
@@ -37,6 +38,7 @@ from gpufeed.kernels.words import arithmetic_dtype
 __all__ = [
     "convert_values",
     "densify_rows",
+    "gather_sequences",
     "narrow_values",
     "pad_rows",
     "unpack_bits",

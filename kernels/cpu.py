@@ -25,6 +25,7 @@ from gpufeed.kernels.words import arithmetic_dtype, as_words, limits, word_of
 __all__ = [
     "convert_values",
     "densify_rows",
+    "gather_sequences",
     "narrow_values",
     "pad_rows",
     "unpack_bits",
@@ -164,28 +165,67 @@ def _densify(
 
 
 @_compiled
-def _pad(values: Array, offsets: Array, width: int, pad_word: Any, out: Array) -> None:
+def _pad(
+    values: Array,
+    offsets: Array,
+    width: int,
+    pad_word: Any,
+    pads_left: bool,
+    keeps_end: bool,
+    out: Array,
+) -> None:
     rows, row_width = out.shape
     for row in range(rows):
-        start = offsets[row] * width
-        length = min(offsets[row + 1] * width - start, row_width)
-        kept = values[start : start + length]
+        start, end = offsets[row] * width, offsets[row + 1] * width
+        length = min(end - start, row_width)
+        kept = values[end - length : end] if keeps_end else values[start : start + length]
+        left = row_width - length if pads_left else 0
+        target, rest = out[row, left : left + length], out[row, length:]
+        if pads_left:
+            rest = out[row, :left]
         for j in range(kept.size):
-            out[row, j] = kept[j]
-        rest = out[row, length:]
+            target[j] = kept[j]
         for j in range(rest.size):
             rest[j] = pad_word
 
 
 @_compiled
-def _unpad(padded: Array, offsets: Array, width: int, out: Array) -> None:
+def _unpad(padded: Array, offsets: Array, width: int, pads_left: bool, out: Array) -> None:
     rows, row_width = padded.shape
     for row in range(rows):
         start = offsets[row] * width
         length = min(offsets[row + 1] * width - start, row_width)
-        kept = out[start : start + length]
+        left = row_width - length if pads_left else 0
+        kept, source = out[start : start + length], padded[row, left : left + length]
         for j in range(kept.size):
-            kept[j] = padded[row, j]
+            kept[j] = source[j]
+
+
+@_compiled
+def _gather(
+    values: Array,
+    offsets: Array,
+    sequences: Array,
+    new_offsets: Array,
+    width: int,
+    is_reversed: bool,
+    out: Array,
+) -> None:
+    for i in range(sequences.size):
+        start, length = offsets[sequences[i]], new_offsets[i + 1] - new_offsets[i]
+        if not is_reversed:
+            source = values[start * width : (start + length) * width]
+            target = out[new_offsets[i] * width : new_offsets[i + 1] * width]
+            for j in range(target.size):
+                target[j] = source[j]
+            continue
+        for row in range(length):
+            begin = (start + length - 1 - row) * width
+            source = values[begin : begin + width]
+            begin = (new_offsets[i] + row) * width
+            target = out[begin : begin + width]
+            for j in range(target.size):
+                target[j] = source[j]
 
 
 @_compiled
@@ -273,7 +313,15 @@ def densify_rows(
         fault[0] = max(fault[0], outside + 1)
 
 
-def pad_rows(values: Array, offsets: Array, pad_value: float, out: Array) -> None:
+def pad_rows(
+    values: Array,
+    offsets: Array,
+    pad_value: float,
+    out: Array,
+    *,
+    pads_left: bool = False,
+    keeps_end: bool = False,
+) -> None:
     """Lay packed rows out side by side: ``out[i, :n] = values[offsets[i]:offsets[i + 1]][:n]``."""
     width = math.prod(values.shape[1:])
     _pad(
@@ -281,19 +329,37 @@ def pad_rows(values: Array, offsets: Array, pad_value: float, out: Array) -> Non
         offsets,
         width,
         word_of(pad_value, out.dtype),
+        pads_left,
+        keeps_end,
         as_words(out, len(out), out.shape[1] * width),
     )
 
 
-def unpad_rows(padded: Array, offsets: Array, out: Array) -> None:
+def unpad_rows(padded: Array, offsets: Array, out: Array, *, pads_left: bool = False) -> None:
     """Pack padded rows end to end: ``out[offsets[i]:offsets[i + 1]] = padded[i, :n]``."""
     width = math.prod(out.shape[1:])
     _unpad(
         as_words(padded, len(padded), padded.shape[1] * width),
         offsets,
         width,
+        pads_left,
         as_words(out, out.size),
     )
+
+
+def gather_sequences(
+    values: Array,
+    offsets: Array,
+    sequences: Array,
+    new_offsets: Array,
+    out: Array,
+    *,
+    is_reversed: bool = False,
+) -> None:
+    """Copy sequences in another order, some more than once, some not at all."""
+    width = math.prod(values.shape[1:])
+    words, out_words = as_words(values, values.size), as_words(out, out.size)
+    _gather(words, offsets, sequences, new_offsets, width, is_reversed, out_words)
 
 
 def convert_values(

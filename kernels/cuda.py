@@ -25,6 +25,7 @@ __all__ = [
     "as_device_array",
     "convert_values",
     "densify_rows",
+    "gather_sequences",
     "narrow_values",
     "pad_rows",
     "unpack_bits",
@@ -196,20 +197,31 @@ def _add_rows_by_owner(
 
 
 @_compiled
-def _pad(values: Array, offsets: Array, width: int, pad_word: Any, out: Array) -> None:
+def _pad(
+    values: Array,
+    offsets: Array,
+    width: int,
+    pad_word: Any,
+    pads_left: bool,
+    keeps_end: bool,
+    out: Array,
+) -> None:
     rows, row_width = out.shape
     left = cuda.blockIdx.y * cuda.blockDim.x + cuda.threadIdx.x
     across = cuda.gridDim.y * cuda.blockDim.x
     down = cuda.gridDim.x * cuda.blockDim.y
     for row in range(cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y, rows, down):
-        start = offsets[row] * width
-        length = offsets[row + 1] * width - start
+        start, end = offsets[row] * width, offsets[row + 1] * width
+        length = min(end - start, row_width)
+        if keeps_end:
+            start = end - length
+        begins = row_width - length if pads_left else 0
         for j in range(left, row_width, across):
-            out[row, j] = values[start + j] if j < length else pad_word
+            out[row, j] = values[start + j - begins] if 0 <= j - begins < length else pad_word
 
 
 @_compiled
-def _unpad(padded: Array, offsets: Array, width: int, out: Array) -> None:
+def _unpad(padded: Array, offsets: Array, width: int, pads_left: bool, out: Array) -> None:
     rows, row_width = padded.shape
     left = cuda.blockIdx.y * cuda.blockDim.x + cuda.threadIdx.x
     across = cuda.gridDim.y * cuda.blockDim.x
@@ -217,8 +229,33 @@ def _unpad(padded: Array, offsets: Array, width: int, out: Array) -> None:
     for row in range(cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y, rows, down):
         start = offsets[row] * width
         length = min(offsets[row + 1] * width - start, row_width)
+        begins = row_width - length if pads_left else 0
         for j in range(left, length, across):
-            out[start + j] = padded[row, j]
+            out[start + j] = padded[row, begins + j]
+
+
+@_compiled
+def _gather(
+    values: Array,
+    offsets: Array,
+    sequences: Array,
+    new_offsets: Array,
+    width: int,
+    is_reversed: bool,
+    out: Array,
+) -> None:
+    left = cuda.blockIdx.y * cuda.blockDim.x + cuda.threadIdx.x
+    across = cuda.gridDim.y * cuda.blockDim.x
+    down = cuda.gridDim.x * cuda.blockDim.y
+    begin = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
+    for i in range(begin, sequences.size, down):
+        start, target = offsets[sequences[i]] * width, new_offsets[i] * width
+        length = new_offsets[i + 1] * width - target
+        for j in range(left, length, across):
+            from_start = j
+            if is_reversed:
+                from_start = length - width - j + 2 * (j % width)
+            out[target + j] = values[start + from_start]
 
 
 @_compiled
@@ -331,7 +368,14 @@ def densify_rows(
 
 
 def pad_rows(
-    values: Array, offsets: Array, pad_value: float, out: Array, *, stream: Any | None = None
+    values: Array,
+    offsets: Array,
+    pad_value: float,
+    out: Array,
+    *,
+    pads_left: bool = False,
+    keeps_end: bool = False,
+    stream: Any | None = None,
 ) -> None:
     """Lay packed rows out side by side: ``out[i, :n] = values[offsets[i]:offsets[i + 1]][:n]``."""
     if not out.size:
@@ -344,11 +388,20 @@ def pad_rows(
         offsets,
         width,
         word_of(pad_value, out.dtype),
+        pads_left,
+        keeps_end,
         as_words(out, rows, row_width),
     )
 
 
-def unpad_rows(padded: Array, offsets: Array, out: Array, *, stream: Any | None = None) -> None:
+def unpad_rows(
+    padded: Array,
+    offsets: Array,
+    out: Array,
+    *,
+    pads_left: bool = False,
+    stream: Any | None = None,
+) -> None:
     """Pack padded rows end to end: ``out[offsets[i]:offsets[i + 1]] = padded[i, :n]``."""
     if not padded.size:
         return
@@ -356,7 +409,29 @@ def unpad_rows(padded: Array, offsets: Array, out: Array, *, stream: Any | None 
     rows, row_width = padded.shape[0], padded.shape[1] * width
     grid, block = _grid_and_block(rows, row_width)
     _unpad[grid, block, _as_numba_stream(stream)](
-        as_words(padded, rows, row_width), offsets, width, as_words(out, out.size)
+        as_words(padded, rows, row_width), offsets, width, pads_left, as_words(out, out.size)
+    )
+
+
+def gather_sequences(
+    values: Array,
+    offsets: Array,
+    sequences: Array,
+    new_offsets: Array,
+    out: Array,
+    *,
+    is_reversed: bool = False,
+    stream: Any | None = None,
+) -> None:
+    """Copy sequences in another order, some more than once, some not at all."""
+    if not out.size:
+        return
+    width = math.prod(values.shape[1:])
+    # The lengths are on the device; the grid is made for sequences that are about equally long.
+    grid, block = _grid_and_block(sequences.size, -(-out.size // sequences.size))
+    words, out_words = as_words(values, values.size), as_words(out, out.size)
+    _gather[grid, block, _as_numba_stream(stream)](
+        words, offsets, sequences, new_offsets, width, is_reversed, out_words
     )
 
 

@@ -1,4 +1,4 @@
-"""Kernels between packed rows and padded ones."""
+"""Kernels on packed rows: to padded ones and back, and in another order."""
 
 from __future__ import annotations
 
@@ -13,11 +13,18 @@ from gpufeed.kernels.checks import (
 )
 from gpufeed.kernels.dispatch import resolve
 
-__all__ = ["pad_rows", "unpad_rows"]
+__all__ = ["gather_sequences", "pad_rows", "unpad_rows"]
 
 
 def pad_rows(
-    values: Any, offsets: Any, pad_value: float, out: Any, *, stream: Any | None = None
+    values: Any,
+    offsets: Any,
+    pad_value: float,
+    out: Any,
+    *,
+    pads_left: bool = False,
+    keeps_end: bool = False,
+    stream: Any | None = None,
 ) -> None:
     """Lay packed rows out side by side: ``out[i, :n] = values[offsets[i]:offsets[i + 1]][:n]``.
 
@@ -29,12 +36,17 @@ def pad_rows(
     >>> pad_rows(np.array([7, 8, 9, 5]), np.array([0, 3, 4]), -1, out)
     >>> out.tolist()
     [[7, 8], [5, -1]]
+    >>> pad_rows(np.array([7, 8, 9, 5]), np.array([0, 3, 4]), -1, out, pads_left=True)
+    >>> out.tolist()
+    [[7, 8], [-1, 5]]
 
     Args:
         values: ``(total, *item)``.
         offsets: ``(rows + 1,)``, int32 or int64.
         pad_value: One number for all.
         out: ``(rows, max_length, *item)``, of the dtype of ``values``; overwritten.
+        pads_left: Put ``pad_value`` before a short row and not after it.
+        keeps_end: Of a long row drop the beginning and not the end.
         stream: As for `densify_rows`.
 
     Raises:
@@ -50,10 +62,12 @@ def pad_rows(
     check_dtype("pad_rows.out", out, (values.dtype,))
     check_shape("pad_rows.out", out, ("rows", "max_length", *values.shape[1:]))
     check_offsets("pad_rows.offsets", offsets, out.shape[0], values.shape[0])
-    run(values, offsets, pad_value, out)
+    run(values, offsets, pad_value, out, pads_left=bool(pads_left), keeps_end=bool(keeps_end))
 
 
-def unpad_rows(padded: Any, offsets: Any, out: Any, *, stream: Any | None = None) -> None:
+def unpad_rows(
+    padded: Any, offsets: Any, out: Any, *, pads_left: bool = False, stream: Any | None = None
+) -> None:
     """Pack padded rows end to end: ``out[offsets[i]:offsets[i + 1]] = padded[i, :n]``.
 
     ``n`` is the row's length. Of a row longer than ``max_length`` only what ``padded`` holds is
@@ -69,6 +83,7 @@ def unpad_rows(padded: Any, offsets: Any, out: Any, *, stream: Any | None = None
         padded: ``(rows, max_length, *item)``.
         offsets: ``(rows + 1,)``, int32 or int64.
         out: ``(total, *item)``, of the dtype of ``padded``.
+        pads_left: A row's values are the last ones of its padded row.
         stream: As for `densify_rows`.
 
     Raises:
@@ -84,4 +99,63 @@ def unpad_rows(padded: Any, offsets: Any, out: Any, *, stream: Any | None = None
     check_dtype("unpad_rows.out", out, (padded.dtype,))
     check_shape("unpad_rows.out", out, ("total", *padded.shape[2:]))
     check_offsets("unpad_rows.offsets", offsets, padded.shape[0], out.shape[0])
-    run(padded, offsets, out)
+    run(padded, offsets, out, pads_left=bool(pads_left))
+
+
+def gather_sequences(
+    values: Any,
+    offsets: Any,
+    sequences: Any,
+    new_offsets: Any,
+    out: Any,
+    *,
+    is_reversed: bool = False,
+    stream: Any | None = None,
+) -> None:
+    """Copy sequences in another order, some more than once, some not at all.
+
+    ``out[new_offsets[i]:new_offsets[i + 1]] = values[offsets[j]:offsets[j + 1]]`` with
+    ``j = sequences[i]``.
+
+    >>> import numpy as np
+    >>> out = np.empty(5, "int64")
+    >>> offsets, order = np.array([0, 1, 3]), np.array([1, 0, 1])
+    >>> gather_sequences(np.array([7, 8, 9]), offsets, order, np.array([0, 2, 3, 5]), out)
+    >>> out.tolist()
+    [8, 9, 7, 8, 9]
+
+    Args:
+        values: ``(total, *item)``.
+        offsets: ``(entries + 1,)``, int32 or int64.
+        sequences: ``(taken,)``, of the dtype of ``offsets``, in ``[0, entries)``, which the caller
+            has checked.
+        new_offsets: ``(taken + 1,)``, of that dtype; differs as the lengths of the sequences do.
+        out: ``(new total, *item)``, of the dtype of ``values``.
+        is_reversed: Copy the rows of each sequence last to first.
+        stream: As for `densify_rows`.
+
+    Raises:
+        TypeError: An array of a dtype that no kernel takes, or arrays of host and device mixed.
+        ValueError: An array that is not contiguous, or of another shape.
+    """
+    run, (values, offsets, sequences, new_offsets, out) = resolve(
+        "gather_sequences",
+        stream,
+        values=values,
+        offsets=offsets,
+        sequences=sequences,
+        new_offsets=new_offsets,
+        out=out,
+    )
+    check_array("gather_sequences.values", values, 1)
+    check_dtype("gather_sequences.values", values, VALUE_DTYPES)
+    check_array("gather_sequences.out", out, 1, is_written=True)
+    check_dtype("gather_sequences.out", out, (values.dtype,))
+    check_shape("gather_sequences.out", out, ("new total", *values.shape[1:]))
+    check_array("gather_sequences.sequences", sequences, 1)
+    check_shape("gather_sequences.sequences", sequences, ("taken",))
+    check_offsets("gather_sequences.offsets", offsets, len(offsets) - 1, values.shape[0])
+    check_dtype("gather_sequences.sequences", sequences, (offsets.dtype,))
+    check_offsets("gather_sequences.new_offsets", new_offsets, len(sequences), out.shape[0])
+    check_dtype("gather_sequences.new_offsets", new_offsets, (offsets.dtype,))
+    run(values, offsets, sequences, new_offsets, out, is_reversed=bool(is_reversed))

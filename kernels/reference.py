@@ -15,6 +15,7 @@ import numpy.typing as npt
 __all__ = [
     "convert_values",
     "densify_rows",
+    "gather_sequences",
     "narrow_values",
     "pad_rows",
     "unpack_bits",
@@ -58,7 +59,15 @@ def densify_rows(
         fault[0] = max(fault[0], 1 + np.flatnonzero(~inside)[-1])
 
 
-def pad_rows(values: Array, offsets: Array, pad_value: float, out: Array) -> None:
+def pad_rows(
+    values: Array,
+    offsets: Array,
+    pad_value: float,
+    out: Array,
+    *,
+    pads_left: bool = False,
+    keeps_end: bool = False,
+) -> None:
     """Lay packed rows out side by side: ``out[i, :n] = values[offsets[i]:offsets[i + 1]][:n]``.
 
     >>> out = np.empty((2, 2), "int64")
@@ -67,12 +76,14 @@ def pad_rows(values: Array, offsets: Array, pad_value: float, out: Array) -> Non
     [[7, 8], [5, -1]]
     """
     out[...] = pad_value
-    for row, (start, end) in enumerate(pairwise(offsets)):
-        kept = values[start:end][: out.shape[1]]
-        out[row, : len(kept)] = kept
+    width = out.shape[1]
+    for row, (start, end) in enumerate(pairwise(offsets.tolist())):
+        kept = values[max(start, end - width) : end] if keeps_end else values[start:end][:width]
+        first = width - len(kept) if pads_left else 0
+        out[row, first : first + len(kept)] = kept
 
 
-def unpad_rows(padded: Array, offsets: Array, out: Array) -> None:
+def unpad_rows(padded: Array, offsets: Array, out: Array, *, pads_left: bool = False) -> None:
     """Pack padded rows end to end: ``out[offsets[i]:offsets[i + 1]] = padded[i, :n]``.
 
     >>> out = np.empty(3, "int64")
@@ -80,9 +91,32 @@ def unpad_rows(padded: Array, offsets: Array, out: Array) -> None:
     >>> out.tolist()
     [7, 8, 5]
     """
-    for row, (start, end) in enumerate(pairwise(offsets)):
-        length = min(end - start, padded.shape[1])
-        out[start : start + length] = padded[row, :length]
+    width = padded.shape[1]
+    for row, (start, end) in enumerate(pairwise(offsets.tolist())):
+        length = min(end - start, width)
+        first = width - length if pads_left else 0
+        out[start : start + length] = padded[row, first : first + length]
+
+
+def gather_sequences(
+    values: Array,
+    offsets: Array,
+    sequences: Array,
+    new_offsets: Array,
+    out: Array,
+    *,
+    is_reversed: bool = False,
+) -> None:
+    """Copy sequences in another order, some more than once, some not at all.
+
+    >>> out = np.empty(2, "int64")
+    >>> gather_sequences(np.array([7, 8]), np.array([0, 1, 2]), np.array([1, 0]), np.arange(3), out)
+    >>> out.tolist()
+    [8, 7]
+    """
+    for sequence, (start, end) in zip(sequences, pairwise(new_offsets), strict=True):
+        rows = values[offsets[sequence] : offsets[sequence + 1]]
+        out[start:end] = rows[::-1] if is_reversed else rows
 
 
 def convert_values(

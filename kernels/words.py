@@ -58,6 +58,5 @@ def limits(dtype: np.dtype[Any], narrow: np.dtype[Any]) -> tuple[Any, Any]:
     if dtype.kind != "f":
         return dtype.type(max(low, np.iinfo(dtype).min)), dtype.type(min(high, np.iinfo(dtype).max))
     largest = dtype.type(min(high, int(np.finfo(dtype).max)))
-    return dtype.type(low), largest if int(largest) <= high else np.nextafter(
-        largest, dtype.type(0)
-    )
+    least = dtype.type(max(low, -int(np.finfo(dtype).max)))
+    return least, largest if int(largest) <= high else np.nextafter(largest, dtype.type(0))

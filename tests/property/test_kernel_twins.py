@@ -122,14 +122,28 @@ def pad_calls(draw):
     values = exact(draw, (int(offsets[-1]), *item), dtype)
     max_length = draw(st.integers(0, 8))
     pad_value = draw(st.sampled_from([0, 1]))
-    return values, offsets, pad_value, np.ones((len(offsets) - 1, max_length, *item), dtype)
+    options = {"pads_left": draw(st.booleans()), "keeps_end": draw(st.booleans())}
+    out = np.ones((len(offsets) - 1, max_length, *item), dtype)
+    return (values, offsets, pad_value, out), options
 
 
 @st.composite
 def unpad_calls(draw):
-    values, offsets, _, padded = draw(pad_calls())
+    (values, offsets, _, padded), options = draw(pad_calls())
     padded[...] = exact(draw, padded.shape, padded.dtype)
-    return padded, offsets, np.ones_like(values)
+    return (padded, offsets, np.ones_like(values)), {"pads_left": options["pads_left"]}
+
+
+@st.composite
+def gather_calls(draw):
+    (values, offsets, _, _), _ = draw(pad_calls())
+    some = st.lists(st.integers(0, max(0, len(offsets) - 2)), max_size=8 if len(offsets) > 1 else 0)
+    sequences = np.array(draw(some), offsets.dtype)
+    lengths = np.diff(offsets)[sequences]
+    new_offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(offsets.dtype)
+    out = np.ones((int(new_offsets[-1]), *values.shape[1:]), values.dtype)
+    arguments = (values, offsets, sequences, new_offsets, out)
+    return arguments, {"is_reversed": draw(st.booleans())}
 
 
 @st.composite
@@ -172,25 +186,43 @@ def test_densify_rows_on_cuda(call):
 @MANY
 @given(pad_calls())
 def test_pad_rows_on_the_cpu(call):
-    check(on_host, "pad_rows", *call)
+    arguments, options = call
+    check(on_host, "pad_rows", *arguments, **options)
 
 
 @FEW
 @given(pad_calls())
 def test_pad_rows_on_cuda(call):
-    check(on_device, "pad_rows", *call)
+    arguments, options = call
+    check(on_device, "pad_rows", *arguments, **options)
 
 
 @MANY
 @given(unpad_calls())
 def test_unpad_rows_on_the_cpu(call):
-    check(on_host, "unpad_rows", *call)
+    arguments, options = call
+    check(on_host, "unpad_rows", *arguments, **options)
 
 
 @FEW
 @given(unpad_calls())
 def test_unpad_rows_on_cuda(call):
-    check(on_device, "unpad_rows", *call)
+    arguments, options = call
+    check(on_device, "unpad_rows", *arguments, **options)
+
+
+@MANY
+@given(gather_calls())
+def test_gather_sequences_on_the_cpu(call):
+    arguments, options = call
+    check(on_host, "gather_sequences", *arguments, **options)
+
+
+@FEW
+@given(gather_calls())
+def test_gather_sequences_on_cuda(call):
+    arguments, options = call
+    check(on_device, "gather_sequences", *arguments, **options)
 
 
 @MANY
@@ -286,12 +318,13 @@ def test_unpack_bits(drawn):
 @MANY
 @given(pad_calls())
 def test_unpadding_undoes_padding(call):
-    values, offsets, pad_value, out = call
+    (values, offsets, pad_value, out), options = call
+    side = {"pads_left": options["pads_left"]}
     longest = int(np.diff(offsets).max(initial=0))
     padded = np.empty((out.shape[0], longest, *out.shape[2:]), out.dtype)
     back = np.empty_like(values)
-    cpu.pad_rows(values, offsets, pad_value, padded)
-    cpu.unpad_rows(padded, offsets, back)
+    cpu.pad_rows(values, offsets, pad_value, padded, **options)
+    cpu.unpad_rows(padded, offsets, back, **side)
     np.testing.assert_array_equal(back, values)
 
 

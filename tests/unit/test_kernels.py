@@ -238,6 +238,36 @@ REFUSED = {
         TypeError,
         r"pad_rows\.values must have dtype bool, .*, got >f4",
     ),
+    "sequences of another dtype": (
+        ("gather_sequences", zeros(3), OFFSETS, np.zeros(1, "int32"), OFFSETS[:2], zeros(2)),
+        TypeError,
+        r"gather_sequences\.sequences must have dtype int64, got int32",
+    ),
+    "a sequence too few": (
+        ("gather_sequences", zeros(3), OFFSETS, np.zeros(2, "int64"), OFFSETS[:2], zeros(2)),
+        ValueError,
+        r"gather_sequences\.new_offsets must have shape \(3\), got \(2,\)",
+    ),
+    "bits of another number": (
+        ("unpack_bits", np.zeros(1, "uint8"), zeros(9, "bool")),
+        ValueError,
+        r"unpack_bits\.packed must have shape \(2\), got \(1,\)",
+    ),
+    "floats to whole numbers of a kind": (
+        ("narrow_values", np.zeros(3, "int64"), zeros(3), np.zeros(1, "int64")),
+        TypeError,
+        r"narrow_values\.out must have dtype int8, .*, got float32",
+    ),
+    "one factor of two": (
+        ("convert_values", zeros(3), zeros(3), None, zeros(3), {"axis": 0}),
+        ValueError,
+        r"convert_values\.shift must be an array with axis, got None",
+    ),
+    "another number of channels": (
+        ("convert_values", zeros((3, 2)), zeros(3), zeros(2), zeros((3, 2)), {"axis": 1}),
+        ValueError,
+        r"convert_values\.scale must have shape \(2\), got \(3,\)",
+    ),
     "out too long": (
         ("unpad_rows", zeros((3, 2)), OFFSETS, zeros(4)),
         ValueError,
@@ -280,12 +310,14 @@ class Stream:
 def test_device_arrays_go_to_the_cuda_twin_with_the_stream(monkeypatch):
     calls = []
     monkeypatch.setattr(cuda, "as_device_array", lambda array: array.array)
-    monkeypatch.setattr(cuda, "unpad_rows", lambda *arrays, stream: calls.append((arrays, stream)))
+    monkeypatch.setattr(
+        cuda, "unpad_rows", lambda *arrays, **options: calls.append((arrays, options))
+    )
     arrays, stream = (zeros((3, 2)), OFFSETS, zeros(3)), Stream()
     kernels.unpad_rows(*map(OnDevice, arrays), stream=stream)
-    [(got, got_stream)] = calls
+    [(got, options)] = calls
     assert all(a is b for a, b in zip(got, arrays, strict=True))
-    assert got_stream is stream
+    assert options == {"stream": stream, "pads_left": False}
 
 
 def test_a_stream_reaches_numba_as_its_handle(monkeypatch):

@@ -55,7 +55,7 @@ signatures = {
         *[rows(i64, i64, array(types.float32), sum_of(dtype), out=dtype)
           for dtype in [*narrow, types.boolean]],
     ],
-    "_pad": [(array(word), array(i), types.int64, word, array(word, 2))
+    "_pad": [(array(word), array(i), i64, word, types.boolean, types.boolean, array(word, 2))
              for i, word in product(indices, words)],
     "_unpad": [(array(word, 2), array(i), types.int64, array(word))
                for i, word in product(indices, words)],
