@@ -32,9 +32,10 @@ __all__ = [
 ]
 
 
-# cudaErrorStreamCaptureImplicit: the legacy stream was asked while another one is captured, whose
-# capture any work on the legacy stream would end.
-_CAPTURE_IMPLICIT = 906
+# Numbers of CUDA's own that CuPy has no names for.
+_ERROR_MEMORY_ALLOCATION = 2
+# The legacy stream was asked while another one is captured, whose capture any work on it would end.
+_ERROR_STREAM_CAPTURE_IMPLICIT = 906
 
 
 def num_devices() -> int:
@@ -108,7 +109,7 @@ class CudaStream:
         try:
             return bool(self.raw.is_capturing())
         except runtime.CUDARuntimeError as error:
-            if error.status != _CAPTURE_IMPLICIT:
+            if error.status != _ERROR_STREAM_CAPTURE_IMPLICIT:
                 raise
             return True
 
@@ -261,7 +262,7 @@ def _allocate_if_there_is_room(allocate: Callable[[int], Any], nbytes: int) -> A
     try:
         return allocate(nbytes)
     except runtime.CUDARuntimeError as error:
-        if error.status != runtime.errorMemoryAllocation:
+        if error.status != _ERROR_MEMORY_ALLOCATION:
             raise
         return None
 

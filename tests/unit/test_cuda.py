@@ -1,0 +1,144 @@
+"""What of the CUDA backend can be asked without a device: how it reads errors and names streams."""
+
+import sys
+from contextlib import nullcontext
+from types import SimpleNamespace
+
+import pytest
+
+from gpufeed.errors import PlaceError
+from gpufeed.places import CUDAPlace
+
+cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
+from gpufeed.device import cuda  # noqa: E402 - it imports CuPy
+
+OUT_OF_MEMORY, INVALID_VALUE, CAPTURE_IMPLICIT = 2, 1, 906
+
+
+def refused(status):
+    return cuda.runtime.CUDARuntimeError(status)
+
+
+@pytest.fixture
+def backend(monkeypatch):
+    """One whose device need not be made current, which takes a driver."""
+    monkeypatch.setattr(cuda.CudaBackend, "_here", lambda self: nullcontext())
+    return cuda.CudaBackend(CUDAPlace(0))
+
+
+def raw_stream(handle, is_capturing=False):
+    def answer():
+        if isinstance(is_capturing, Exception):
+            raise is_capturing
+        return is_capturing
+
+    return SimpleNamespace(ptr=handle, is_capturing=answer)
+
+
+class TestCapture:
+    @pytest.mark.parametrize("is_capturing", [True, False])
+    def test_a_stream_is_asked(self, is_capturing):
+        stream = cuda.CudaStream(0, raw_stream(7, is_capturing))
+        assert stream.is_capturing() is is_capturing
+
+    def test_the_legacy_stream_beside_a_capture_must_not_be_used_either(self):
+        assert cuda.CudaStream(0, raw_stream(0, refused(CAPTURE_IMPLICIT))).is_capturing()
+
+    def test_any_other_refusal_is_an_error(self):
+        with pytest.raises(cuda.runtime.CUDARuntimeError):
+            cuda.CudaStream(0, raw_stream(0, refused(INVALID_VALUE))).is_capturing()
+
+
+class TestAllocation:
+    @pytest.fixture(autouse=True)
+    def libraries(self, monkeypatch):
+        self.freed = []
+        monkeypatch.setattr(cuda, "_free_cached_memory", lambda: self.freed.append(True))
+        monkeypatch.setattr(cuda.runtime, "memGetInfo", lambda: (1000, 2000))
+
+    def allocator(self, *outcomes):
+        left = list(outcomes)
+
+        def allocate(nbytes):
+            outcome = left.pop(0)
+            if isinstance(outcome, Exception):
+                raise outcome
+            return outcome
+
+        return allocate
+
+    def test_is_asked_for_once(self, backend):
+        assert backend._allocate(self.allocator("block"), 5, "device memory") == "block"
+        assert self.freed == []
+
+    def test_is_asked_for_again_when_libraries_have_given_back_theirs(self, backend):
+        allocate = self.allocator(refused(OUT_OF_MEMORY), "block")
+        assert backend._allocate(allocate, 5, "device memory") == "block"
+        assert self.freed == [True]
+
+    def test_and_then_the_error_says_how_much_there_is(self, backend):
+        allocate = self.allocator(refused(OUT_OF_MEMORY), refused(OUT_OF_MEMORY))
+        with pytest.raises(
+            PlaceError, match=r"cuda:0: no room for a slab of 5,000 .* has 1,000 of 2,000 bytes"
+        ):
+            backend._allocate(allocate, 5000, "device memory")
+
+    def test_another_refusal_is_not_taken_for_it(self, backend):
+        with pytest.raises(cuda.runtime.CUDARuntimeError):
+            backend._allocate(self.allocator(refused(INVALID_VALUE)), 5, "device memory")
+        assert self.freed == []
+
+
+class TestStreams:
+    @pytest.fixture(autouse=True)
+    def current(self, monkeypatch):
+        """Stand in for what asks the driver: CuPy's current stream, and the wrapping of another."""
+        self.cupys = object.__new__(cupy.cuda.ExternalStream)
+        self.cupys.ptr = 7
+        monkeypatch.setattr(cupy.cuda, "get_current_stream", lambda device_id: self.cupys)
+
+        def from_external(stream):
+            made = object.__new__(cupy.cuda.ExternalStream)
+            _, made.ptr = stream.__cuda_stream__()
+            return made
+
+        monkeypatch.setattr(cupy.cuda.Stream, "from_external", from_external)
+
+    def torch(self, handle, is_initialized=True):
+        stream = SimpleNamespace(cuda_stream=handle)
+        return SimpleNamespace(
+            cuda=SimpleNamespace(
+                is_initialized=lambda: is_initialized, current_stream=lambda device_id: stream
+            )
+        )
+
+    @pytest.mark.parametrize(
+        ("handle", "is_initialized", "handles"),
+        [(9, True, [7, 9]), (7, True, [7]), (9, False, [7])],
+    )
+    def test_the_consumers_are_cupys_and_torchs_if_that_is_another(
+        self, backend, monkeypatch, handle, is_initialized, handles
+    ):
+        monkeypatch.setitem(sys.modules, "torch", self.torch(handle, is_initialized))
+        assert [stream.raw.ptr for stream in backend.consumer_streams()] == handles
+
+    def test_without_torch_it_is_cupys(self, backend, monkeypatch):
+        monkeypatch.delitem(sys.modules, "torch", raising=False)
+        assert [stream.raw for stream in backend.consumer_streams()] == [self.cupys]
+
+    @pytest.mark.parametrize(
+        "named",
+        [11, SimpleNamespace(cuda_stream=11), SimpleNamespace(__cuda_stream__=lambda: (0, 11))],
+        ids=["a handle", "torch's", "the protocol"],
+    )
+    def test_the_user_may_name_one_of_any_library(self, backend, named):
+        stream = backend.as_stream(named)
+        assert (stream.device_id, stream.raw.ptr) == (0, 11)
+        assert backend.as_stream(stream) is stream
+        assert stream == backend.as_stream(11)
+        assert len({stream, backend.as_stream(11)}) == 1
+
+    @pytest.mark.parametrize("named", ["a name", None, object()])
+    def test_what_is_no_stream_is_refused(self, backend, named):
+        with pytest.raises(PlaceError, match="cuda:0: stream must have __cuda_stream__ or be a h"):
+            backend.as_stream(named)
