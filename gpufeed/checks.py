@@ -1,4 +1,4 @@
-"""What a number among the arguments must be, said and checked in one way everywhere.
+"""What numbers and readers among the arguments must be, said and checked in one way everywhere.
 
 A whole number is one of any numeric type: ``2``, ``2.0`` and ``numpy.int64(2)``, but no bool and no
 text.
@@ -7,13 +7,16 @@ text.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable, Iterator
 from numbers import Real
 from threading import TIMEOUT_MAX
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, TypeVar
 
 from gpufeed.errors import FieldError, GpufeedError, PlaceError
 
-__all__ = ["number_in_environment", "positive_s", "whole_number"]
+__all__ = ["number_in_environment", "positive_s", "samples_of", "whole_number"]
+
+T = TypeVar("T")
 
 
 def whole_number(
@@ -66,6 +69,28 @@ def number_in_environment(variable: str, default: int, *, minimum: int = 0) -> i
     if not text.isdecimal() or int(text) < minimum:
         raise PlaceError(f"{variable} must be a whole number >= {minimum}, got {text!r}")
     return int(text)
+
+
+def samples_of(reader: Callable[[], Iterable[T]]) -> Iterator[T]:
+    """Call a reader, and return an iterator over what it returns.
+
+    >>> list(samples_of(lambda: "ab"))
+    ['a', 'b']
+
+    Raises:
+        TypeError: That is no iterable, as when a function has forgotten its ``yield``.
+    """
+    samples: Any = reader()
+    try:
+        return iter(samples)
+    except TypeError as error:
+        if isinstance(samples, Iterable):  # the error is of its own making
+            raise
+        name = getattr(reader, "__qualname__", None) or type(reader).__name__
+        remedy = "; is it a function that makes a reader? then call it" * callable(samples)
+        raise TypeError(
+            f"reader {name} must return an iterable of samples, got {samples!r:.80}{remedy}"
+        ) from error
 
 
 def _is_number(value: object) -> TypeGuard[Any]:

@@ -22,7 +22,7 @@ from operator import length_hint
 from typing import Any, Generic, TypeVar
 from weakref import WeakSet
 
-from gpufeed.checks import whole_number
+from gpufeed.checks import samples_of, whole_number
 from gpufeed.device.threads import close_iterator
 from gpufeed.errors import ReaderError
 from gpufeed.reader.position import Position, Recipe, restore_position, save_position
@@ -369,7 +369,7 @@ def open_reader(reader: AnyReader[T], epoch: int, skip: int) -> Iterator[T]:
     """
     if isinstance(reader, Reader):
         return reader.open(epoch, skip)
-    iterator = iter(reader())
+    iterator = samples_of(reader)
     try:
         # Not `drain`: nobody asks how many there were, and counting takes a tenth longer.
         deque(islice(iterator, min(skip, sys.maxsize)), maxlen=0)

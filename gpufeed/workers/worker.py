@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
+from gpufeed.checks import samples_of
 from gpufeed.workers.boxes import RECORD_NBYTES, Inbox, Outbox, Record, Returns
 from gpufeed.workers.frames import Entry, Kind
 from gpufeed.workers.payload import Payload
@@ -199,7 +200,7 @@ class ReadSamples(NamedTuple):
 
 def open_plain(reader: Callable[[], Iterable[Any]], skip: int) -> Iterator[Any]:
     """Return an iterator over a plain function's samples from number ``skip`` on."""
-    samples = iter(reader())
+    samples = samples_of(reader)
     deque(islice(samples, skip), maxlen=0)
     return samples
 

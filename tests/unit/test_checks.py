@@ -6,7 +6,7 @@ from threading import TIMEOUT_MAX
 import numpy as np
 import pytest
 
-from gpufeed.checks import number_in_environment, positive_s, whole_number
+from gpufeed.checks import number_in_environment, positive_s, samples_of, whole_number
 from gpufeed.errors import FieldError, PlaceError
 
 
@@ -63,3 +63,25 @@ def test_other_texts_in_the_environment_are_refused(monkeypatch, text):
     monkeypatch.setenv("NUM", text)
     with pytest.raises(PlaceError, match=f"^NUM must be a whole number >= 1, got '{text}'$"):
         number_in_environment("NUM", 7, minimum=1)
+
+
+def forgets_to_yield():
+    list("ab")
+
+
+def test_a_reader_must_return_an_iterable():
+    with pytest.raises(
+        TypeError, match=r"^reader forgets_to_yield must return an iterable of samples, got None$"
+    ):
+        samples_of(forgets_to_yield)
+    with pytest.raises(TypeError, match=r"got <function .*; is it a function that makes a reader"):
+        samples_of(lambda: forgets_to_yield)
+
+
+def test_an_iterable_that_fails_by_itself_keeps_its_error():
+    class Broken:
+        def __iter__(self):
+            raise TypeError("its own")
+
+    with pytest.raises(TypeError, match="its own"):
+        samples_of(Broken)
