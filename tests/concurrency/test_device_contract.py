@@ -82,7 +82,7 @@ class CudaRig:
 
     @contextmanager
     def capture(self, stream):
-        stream.raw.begin_capture()
+        stream.raw.begin_capture(self.cupy.cuda.runtime.streamCaptureModeGlobal)
         try:
             yield
         finally:
@@ -296,23 +296,23 @@ class TestStreams:
         stream.record().synchronize()
 
     def test_a_thread_of_ours_works_on_while_a_stream_is_captured(self, rig):
-        stream, other, memory = rig.stream(), rig.stream(), rig.backend.device_memory(NBYTES)
-        source, passed = filled(rig, 9), []
+        stream, other, source, made = rig.stream(), rig.stream(), filled(rig, 9), []
 
         def work():
             rig.backend.attach_thread()
-            rig.backend.copy_to_device(source, rig.backend.device_memory(NBYTES), NBYTES, other)
+            memory = rig.backend.device_memory(NBYTES)
             rig.backend.copy_to_device(source, memory, NBYTES, other)
             event = other.record()
             event.synchronize()
-            passed.append(event.query())
+            assert event.query()
+            made.append(memory)
 
         with rig.capture(stream):
             thread = threading.Thread(target=work)
             thread.start()
             thread.join()
-        assert passed == [True]
-        seen = rig.read_late(memory, NBYTES, stream)
+        assert len(made) == 1
+        seen = rig.read_late(made[0], NBYTES, stream)
         stream.synchronize()
         assert (seen == 9).all()
 
