@@ -82,7 +82,7 @@ class Executor:
             ReaderError: A reader was not made or not started.
         """
         block = _block_of("Executor.run", program)
-        fed = _fed("Executor.run", block, feed)
+        fed = {} if feed is None else _fed("Executor.run", block, feed)
         plan = self._plan
         if fed or plan is None or not plan.is_for(block, fetch_list):
             plan = self._plan = _plan("Executor.run", block, fetch_list, fed)
@@ -91,11 +91,8 @@ class Executor:
                 f"Executor.run.fetch_list: {plan.no_array!r} has a LoD or sparse rows, and no "
                 "array form; pass return_numpy=False"
             )
-        values: dict[str, Any] = {name: tensor.to(self.place) for name, tensor in fed.items()}
-        plan.run(self.place, values)
-        if return_numpy:
-            return [_as_array(values[name]) for name in plan.names]
-        return [values[name] for name in plan.names]
+        values = plan.run(self.place, fed)
+        return [*map(_as_array, values)] if return_numpy else values
 
 
 class ParallelExecutor:
@@ -166,15 +163,14 @@ class ParallelExecutor:
         feeds: list[Feed] = []
         for place, part in zip(self.places, parts, strict=False):
             try:
-                values: dict[str, Any] = {**part}
-                plan.run(place, values)
+                values = plan.run(place, part)
             except Exception as error:
                 if not feeds:
                     raise
                 if not isinstance(error, EOFException):  # that one comes again by itself
                     self._failure.append(error)
                 break
-            feeds.append(Feed(((name, values[name].to(place)) for name in plan.names), place=place))
+            feeds.append(Feed(zip(plan.names, values, strict=True), place=place))
         return feeds
 
     def _parts(
@@ -218,6 +214,7 @@ class _Plan:
         questions: Of several reads, the questions whether they have data. A single one says itself
             that there is nothing.
         no_array: A name of what is fetched and has no array form; None if all have.
+        is_one_read: Whether what is fetched is just what one operator sets.
     """
 
     block: Block
@@ -228,6 +225,7 @@ class _Plan:
     operators: list[Operator]
     questions: list[Callable[[], bool]]
     no_array: str | None
+    is_one_read: bool
 
     def is_for(self, block: Block, fetch_list: Sequence[Fetch] | None) -> bool:
         """Return whether this is the plan of a run that is fed nothing."""
@@ -239,13 +237,14 @@ class _Plan:
             map(is_, self.fetch_list, fetch_list)
         )
 
-    def run(self, place: Place, values: dict[str, Any]) -> None:
-        """Run the operators in order; before the first of several reads, all must have data.
+    def run(self, place: Place, fed: Mapping[str, Tensor]) -> list[Any]:
+        """Run the operators in order; return what is fetched, on ``place``.
 
-        Args:
-            place: Where what is read lives.
-            values: By name; takes what the operators set.
+        Before the first of several reads, all must have data.
         """
+        if self.is_one_read:
+            return [*self.operators[0].run(place)]
+        values: dict[str, Any] = {name: tensor.to(place) for name, tensor in fed.items()}
         questions = self.questions
         for op in self.operators:
             if questions and op.has_data is not None:
@@ -253,6 +252,7 @@ class _Plan:
                     raise EOFException("There is no next data.")
                 questions = []
             values.update(zip(op.outputs, op.run(place), strict=True))
+        return [values[name] for name in self.names]
 
 
 def _plan(
@@ -278,6 +278,7 @@ def _plan(
         operators=operators,
         questions=questions if len(questions) > 1 else [],
         no_array=next((name for name in names if _is_no_array(block, name, fed)), None),
+        is_one_read=[op.outputs for op in operators] == [tuple(names)],
     )
 
 
@@ -321,10 +322,8 @@ def _fetched(owner: str, block: Block, fetch_list: Sequence[Fetch]) -> list[str]
     return names
 
 
-def _fed(owner: str, block: Block, feed: Mapping[str, Any] | None) -> dict[str, Tensor]:
+def _fed(owner: str, block: Block, feed: Mapping[str, Any]) -> dict[str, Tensor]:
     """Return what is fed as tensors, each as its variable declares it."""
-    if feed is None:
-        return {}
     if not isinstance(feed, Mapping):
         raise FieldError(f"{owner}.feed must map names to tensors, got {type(feed).__name__}")
     fed: dict[str, Tensor] = {}

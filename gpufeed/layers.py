@@ -177,7 +177,11 @@ class ReaderVariable:
         return reader
 
     def _read(self, place: Place) -> Sequence[Any]:
-        return [tensor.to(place) for tensor in self.reader.read_next()]
+        reader = self._reader if self._is_made else self.reader
+        # What is there already, as most is, says so for less than `to` costs.
+        return [
+            tensor if tensor.place == place else tensor.to(place) for tensor in reader.read_next()
+        ]
 
 
 def open_files(

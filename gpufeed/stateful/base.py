@@ -167,7 +167,7 @@ class ReaderHolder(OneToOne[T], ReaderBase[T]):
             EOFException: There is none; the same until `reinit`.
         """
         with self._lock:
-            return self._pass().read_next()
+            return (self._held or self._pass()).read_next()
 
     def has_next(self) -> bool:
         """Return whether the held pass has another item, waiting for it; or an error to raise."""
@@ -285,12 +285,15 @@ class _HeldPass(Generic[T]):
         return True
 
     def read_next(self) -> T:
-        if not self.has_next():
-            raise EOFException("There is no next data.")
         self.is_fresh = False
+        if self._ahead:
+            return self._ahead.pop()
         if self._error:
             raise self._error.pop()
-        return self._ahead.pop()
+        try:
+            return next(self._samples)
+        except StopIteration:
+            raise EOFException("There is no next data.") from None
 
     def close(self) -> None:
         """Drop what was looked at, and be at the end."""
