@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpufeed.creator.files import FilesReader, Paths, each_file
+from gpufeed.creator.files import FilesReader, Paths, each_file, listed
 from gpufeed.errors import FieldError, FormatError
 from gpufeed.formats import PathLike, Source
 from gpufeed.formats.idx import IdxFile
@@ -33,11 +32,14 @@ def np_array(x: npt.ArrayLike, *, shard: ShardLike | None = None) -> Reader[Any]
         shard: The part to read, as for `open`, row by row.
 
     Raises:
-        FieldError: ``x`` has no dimension, or ``shard`` is out of range.
+        FieldError: ``x`` is no array, has no dimension, or ``shard`` is out of range.
 
     Source: ``paddle.reader.creator.np_array``.
     """
-    array = np.asarray(x)
+    try:
+        array = np.asarray(x)
+    except ValueError as error:  # rows of several lengths
+        raise FieldError(f"np_array.x must be an array, got {x!r:.80}: {error}") from error
     if array.ndim == 0:
         raise FieldError(f"np_array.x must have a first axis to read along, got {array!r}")
     return _ArrayReader(array, as_shard("np_array.shard", shard))
@@ -65,9 +67,7 @@ def idx(*paths: PathLike, shard: ShardLike | None = None) -> Reader[Any]:
         FormatError: When iterated: a file is missing, empty or damaged, or the files
             hold different numbers of items.
     """
-    if not paths:
-        raise FieldError("idx.paths must be one file or more, got none")
-    files = [IdxFile(Source(os.fspath(path))) for path in paths]
+    files = [IdxFile(Source(path)) for path in listed("idx.paths", paths)]
     return _IdxReader(files, as_shard("idx.shard", shard))
 
 
@@ -99,7 +99,8 @@ def npy(
             (pickles are never opened), or arrays with different numbers of items.
     """
     check_npy(columns)
-    return FilesReader("npy", each_file(path, read_npy), {"columns": columns}, shard=shard)
+    files = each_file("npy.path", path, read_npy)
+    return FilesReader("npy", files, {"columns": columns}, shard=shard)
 
 
 class _ArrayReader(ShardedReader[Any]):

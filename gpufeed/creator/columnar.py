@@ -71,7 +71,7 @@ def parquet(
         "batch_rows": batch_rows,
     }
     check_parquet(columns, **options)
-    files = each_file(path, read_parquet)
+    files = each_file("parquet.path", path, read_parquet)
     return FilesReader("parquet", files, {"columns": columns, **options}, shard=shard)
 
 
@@ -110,7 +110,7 @@ def arrow(
     """
     options: dict[str, Any] = {"columnar": bool(columnar), "fill_null": fill_null}
     check_arrow(columns, **options)
-    files = each_file(path, read_arrow)
+    files = each_file("arrow.path", path, read_arrow)
     return FilesReader("arrow", files, {"columns": columns, **options}, shard=shard)
 
 

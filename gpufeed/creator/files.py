@@ -11,14 +11,23 @@ from typing import Any
 import numpy as np
 
 from gpufeed.errors import FieldError
-from gpufeed.formats import Opener, PathLike, Seekable, SeekableRows, Source, locate, resolve
+from gpufeed.formats import (
+    Format,
+    Opener,
+    PathLike,
+    Seekable,
+    SeekableRows,
+    Source,
+    locate,
+    resolve,
+)
 from gpufeed.reader.base import Reader, drain, reading
 from gpufeed.reader.rows import without_rows
 from gpufeed.reader.shard import ShardedReader
 from gpufeed.reader.sharding import ShardLike, as_shard
 from gpufeed.reader.skipping import OnError, SkipLog, skip_policy
 
-__all__ = ["FilesReader", "Paths", "each_file", "open"]
+__all__ = ["FilesReader", "Paths", "each_file", "listed", "open"]
 
 Paths = PathLike | Sequence[PathLike]
 _File = tuple[Source, Opener]
@@ -46,14 +55,14 @@ def open(  # noqa: A001 - `creator.open` is its public name
         options: Of the format: those of the creator of the same name.
 
     Raises:
-        FieldError: An option breaks a rule of the format, ``shard`` or ``on_error`` is something
-            else, or the format cannot skip samples.
+        FieldError: An option breaks a rule of the format, ``spec``, ``shard`` or ``on_error`` is
+            something else, or the format cannot skip samples.
+        TypeError: The format has no such option, or needs one.
         FormatError: Unknown format. When iterated: what that format raises.
     """
-    found = [resolve(one) for one in _listed(spec)]
-    for form, _ in found:
-        if form.check is not None:
-            form.check(**options)
+    found = [resolve(one) for one in listed("open.spec", spec)]
+    for form, path in found:
+        _require_options(form, path, options)
     return FilesReader(
         "open",
         [(path, form.opener) for form, path in found],
@@ -203,6 +212,19 @@ def _rows_after(skip: int, tables: Iterable[Any]) -> Iterator[Any]:
         yield from table.record_batches(skipped)
 
 
+def _require_options(form: Format, path: str, options: Mapping[str, Any]) -> None:
+    try:
+        parameters = inspect.signature(form.opener)
+    except ValueError:  # of something that is written in C
+        return
+    try:
+        parameters.bind(path, **options)
+    except TypeError as error:
+        raise TypeError(f"open of {path}: format {form.tag}: {error}") from None
+    if form.check is not None:
+        form.check(**options)
+
+
 def _require_skipping(name: str, path: str, opener: Opener) -> None:
     if "skipped" not in inspect.signature(opener).parameters:
         raise FieldError(f"{name} must be 'raise': the format of {path} cannot skip samples")
@@ -242,11 +264,27 @@ def _dtype_name(dtype: Any) -> Any:
         return _name(dtype)
 
 
-def each_file(path: Paths, opener: Opener) -> list[tuple[str, Opener]]:
-    """Return every path or pattern with the opener that reads it."""
-    return [(one, opener) for one in _listed(path)]
+def each_file(name: str, path: Paths, opener: Opener) -> list[tuple[str, Opener]]:
+    """Return every path or pattern of an argument with the opener that reads it."""
+    return [(one, opener) for one in listed(name, path)]
 
 
-def _listed(path: Paths) -> list[str]:
-    paths = [path] if isinstance(path, str | os.PathLike) else path
+def listed(name: str, path: Paths) -> list[str]:
+    """Return every path or pattern of an argument.
+
+    >>> listed("csv.path", "train.csv")
+    ['train.csv']
+
+    Args:
+        name: ``owner.argument``, for the message.
+        path: What the user gave.
+
+    Raises:
+        FieldError: It is neither a path nor a list of them, or there is none: a pass over no file
+            would be an empty one.
+    """
+    given = [path] if isinstance(path, str | bytes | os.PathLike) else path
+    paths = list(given) if isinstance(given, Iterable) else []
+    if not paths or not all(isinstance(one, str | os.PathLike) and os.fspath(one) for one in paths):
+        raise FieldError(f"{name} must be a path or a list of one or more, got {path!r:.80}")
     return [os.fspath(one) for one in paths]

@@ -58,7 +58,7 @@ def recordio(
     """
     check_recordio(allow_pickle=allow_pickle, tensors=tensors, encoding=encoding)
     options = {"allow_pickle": allow_pickle, "tensors": tensors, "encoding": encoding}
-    files = each_file(_without_commas(paths), RecordIOFile)
+    files = each_file("recordio.paths", _without_commas(paths), RecordIOFile)
     return FilesReader("recordio", files, options, shard=shard, on_error=on_error)
 
 

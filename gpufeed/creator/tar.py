@@ -51,6 +51,6 @@ def webdataset(
         FormatError: When iterated: an archive is missing, empty or damaged, holds links or
             devices (nothing is extracted or followed), or a field cannot be decoded.
     """
-    files = each_file(path, WebDatasetFile)
+    files = each_file("webdataset.path", path, WebDatasetFile)
     options = {"decode": bool(decode)}
     return FilesReader("webdataset", files, options, shard=shard, on_error=on_error)

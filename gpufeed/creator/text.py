@@ -39,7 +39,7 @@ def text_file(
 
     Source: ``paddle.reader.creator.text_file``.
     """
-    files = each_file(path, read_text)
+    files = each_file("text_file.path", path, read_text)
     return FilesReader("text_file", files, {}, shard=shard, on_error=on_error)
 
 
@@ -71,14 +71,15 @@ def csv(
         on_error: Whether to ``"skip"`` rows that do not fit, as for `open`.
 
     Raises:
-        FieldError: ``delimiter`` is not one character, or a dtype is none that text converts to,
-            ``shard`` or ``on_error`` is something else.
+        FieldError: ``columns`` is no list of names and positions, ``header`` no truth value,
+            ``delimiter`` not one character, or a dtype is none that text converts to, ``shard`` or
+            ``on_error`` is something else.
         FormatError: When iterated: a file is missing, empty or damaged, a column is not there, a
             field does not convert to its dtype.
     """
     check_csv(columns, dtypes, header=header, delimiter=delimiter)
     options = {"columns": columns, "dtypes": dtypes, "header": header, "delimiter": delimiter}
-    files = each_file(path, read_csv)
+    files = each_file("csv.path", path, read_csv)
     return FilesReader("csv", files, options, shard=shard, on_error=on_error)
 
 
@@ -110,7 +111,7 @@ def jsonl(
         FormatError: When iterated: a file is missing, empty or damaged, or a line lacks a key.
     """
     check_jsonl(columns)
-    files = each_file(path, read_jsonl)
+    files = each_file("jsonl.path", path, read_jsonl)
     return FilesReader("jsonl", files, {"columns": columns}, shard=shard, on_error=on_error)
 
 
@@ -151,5 +152,5 @@ def svmlight(
     """
     check_svmlight(dim, binary=binary, zero_based=zero_based, query_id=query_id)
     options = {"dim": dim, "binary": binary, "zero_based": zero_based, "query_id": query_id}
-    files = each_file(path, read_svmlight)
+    files = each_file("svmlight.path", path, read_svmlight)
     return FilesReader("svmlight", files, options, shard=shard, on_error=on_error)

@@ -112,11 +112,24 @@ def register(
             leaves that to the opener, when a file is read.
 
     Raises:
-        FieldError: ``tag`` is spelled otherwise.
+        FieldError: ``tag`` is spelled otherwise, or ``endings`` is no list of texts.
+        TypeError: ``opener`` or ``check`` is not callable.
     """
-    if not re.fullmatch(_TAG, tag):
+    if not isinstance(tag, str) or not re.fullmatch(_TAG, tag):
         raise FieldError(f"register.tag must be two or more of a-z, 0-9 and _, got {tag!r}")
-    _formats[tag] = Format(tag, opener, tuple(endings), check)
+    if not callable(opener):
+        raise TypeError(f"register.opener must be callable, got {opener!r}")
+    if check is not None and not callable(check):
+        raise TypeError(f"register.check must be callable or None, got {check!r}")
+    _formats[tag] = Format(tag, opener, _in_lower_case(endings), check)
+
+
+def _in_lower_case(endings: Iterable[str]) -> tuple[str, ...]:
+    """Return endings as the names that they are compared with are spelled."""
+    found = tuple(endings) if isinstance(endings, Iterable) else ("",)
+    if isinstance(endings, str) or not all(isinstance(each, str) and each for each in found):
+        raise FieldError(f"register.endings must be a list of texts, got {endings!r}")
+    return tuple(ending.lower() for ending in found)
 
 
 def resolve(spec: str) -> tuple[Format, str]:

@@ -37,10 +37,19 @@ def check_csv(
     """Refuse options of `read_csv` that no file could be read with.
 
     Raises:
-        FieldError: ``delimiter`` is not one character, or a dtype is none that text converts to.
+        FieldError: ``columns`` is no list of names and positions, ``header`` no truth value,
+            ``delimiter`` not one character (no quote or line break), or a dtype is none that text
+            converts to.
     """
-    if not isinstance(delimiter, str) or len(delimiter) != 1:
+    is_list = isinstance(columns, (list, tuple)) and len(columns) > 0
+    if columns is not None and not (is_list and all(map(_is_column, columns))):
+        raise FieldError(
+            f"csv.columns must be a list of names, or of positions from 0, got {columns!r:.80}"
+        )
+    if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n':
         raise FieldError(f"csv.delimiter must be one character, got {delimiter!r}")
+    if not isinstance(header, bool):  # in other libraries 0 or a list of names may stand here
+        raise FieldError(f"csv.header must be True or False, got {header!r:.80}")
     for dtype in dtypes.values() if isinstance(dtypes, Mapping) else (dtypes or "str",):
         _converter(dtype)
 
@@ -138,6 +147,11 @@ class _Table:
                     f"expected {rule}, got {row[position][:60]!r}"
                 ) from None
         return tuple(sample)
+
+
+def _is_column(column: object) -> bool:
+    is_position = isinstance(column, int) and not isinstance(column, bool) and column >= 0
+    return is_position or isinstance(column, str)
 
 
 def _converter(dtype: Dtype) -> tuple[_Convert, str]:

@@ -105,8 +105,9 @@ class Source:
             return open(self.path, "rb")
         except FileNotFoundError as error:
             raise MissingFile(f"{self.path}: no such file") from error
-        except OSError as error:
-            raise FormatError(f"{self.path}: cannot be opened: {error.strerror}") from error
+        except (OSError, ValueError) as error:  # the latter of a path that holds a null character
+            reason = getattr(error, "strerror", None) or error
+            raise FormatError(f"{self.path}: cannot be opened: {reason}") from error
 
     def _decompressed(self, raw: io.BufferedReader) -> io.BufferedReader:
         return decompressed(raw, COMPRESSIONS[self.compression]) if self.compression else raw

@@ -111,7 +111,7 @@ def as_shard(name: str, shard: ShardLike | None) -> Shard | None:
     """
     if shard is None or isinstance(shard, Shard):
         return shard
-    if shard == "auto":
+    if isinstance(shard, str) and shard == "auto":
         return _from_environment(name)
     if isinstance(shard, tuple | list) and len(shard) == 2:
         return Shard(*shard)

@@ -116,8 +116,13 @@ def test_idx_files_side_by_side_are_all_checked_to_their_end(folder: Path) -> No
         list(creator.idx(folder / "a.idx", folder / "b.idx.gz")())
 
 
+def test_an_array_must_be_one() -> None:
+    with pytest.raises(FieldError, match=r"np_array.x must be an array, got \[\[1\], \[1, 2\]\]: "):
+        creator.np_array([[1], [1, 2]])
+
+
 def test_idx_needs_a_path() -> None:
-    with pytest.raises(FieldError, match=r"idx.paths must be one file or more"):
+    with pytest.raises(FieldError, match=r"idx.paths must be a path or a list of one or more"):
         creator.idx()
 
 

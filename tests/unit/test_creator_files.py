@@ -145,6 +145,24 @@ def test_skipping_counts_over_files(damaged: dict[str, Path]) -> None:
     assert reader.skipped() == {"count": 4, "ordinals": [1, 3, 6, 8]}
 
 
+@pytest.mark.parametrize("path", [None, 5, [], (), "", b"a.txt", ["a.txt", None], [""]])
+def test_there_must_be_a_path(path: Any) -> None:
+    for make in (creator.text_file, creator.npy, creator.parquet, creator.recordio):
+        with pytest.raises(FieldError, match=rf"{make.__name__}.paths? must be a path or a list"):
+            make(path)
+    with pytest.raises(FieldError, match=r"open.spec must be a path or a list of one or more, got"):
+        creator.open(path)
+    with pytest.raises(FieldError, match=r"idx.paths must be a path or a list of one or more, got"):
+        creator.idx(path)
+
+
+def test_options_that_a_format_does_not_have_are_told() -> None:
+    with pytest.raises(TypeError, match=r"open of a.csv: format csv: got an unexpected .*'dtype'"):
+        creator.open("a.csv", dtype="int64")
+    with pytest.raises(TypeError, match=r"open of a.txt: format text: got an unexpected .*'dim'"):
+        creator.open("a.txt", dim=3)
+
+
 def test_formats_that_cannot_go_on_say_so(folder: Path) -> None:
     with pytest.raises(FieldError, match=r"open.on_error must be 'raise': the format of .*a.npy"):
         creator.open(folder / "a.npy", on_error="skip")

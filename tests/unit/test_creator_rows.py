@@ -61,7 +61,7 @@ def test_a_format_that_cannot_find_rows_reads_them(paths):
     def opener(source, columnar):
         yield from read_parquet(source, columnar=columnar)
 
-    reader = FilesReader("mine", each_file(paths, opener), {"columnar": True})
+    reader = FilesReader("mine", each_file("mine.path", paths, opener), {"columnar": True})
     assert numbers(batch(reader, 5).open(0, 3)) == [[15, 16, 17, 18, 19], [20, 21, 22]]
 
 

@@ -93,6 +93,18 @@ def test_damage_and_missing_columns(
         ({"dtypes": "complex64"}, "csv.dtypes must be of text, bool, integers or floats"),
         ({"dtypes": "no such"}, "csv.dtypes must be NumPy dtypes, got 'no such'"),
         ({"delimiter": "ab"}, "csv.delimiter must be one character, got 'ab'"),
+        ({"delimiter": '"'}, "csv.delimiter must be one character, got '\"'"),
+        ({"delimiter": "\n"}, r"csv.delimiter must be one character, got '\\n'"),
+        ({"columns": "ab"}, "csv.columns must be a list of names, or of positions .*, got 'ab'"),
+            {"columns": "ab"},
+            "csv.columns must be a list of names, or of positions from 0, got 'ab'",
+        ),
+        ({"columns": []}, r"csv.columns must be a list .*, got \[\]"),
+        ({"columns": [-1]}, r"csv.columns must be a list .*, got \[-1\]"),
+        ({"columns": [True]}, r"csv.columns must be a list .*, got \[True\]"),
+        ({"columns": 1}, "csv.columns must be a list .*, got 1"),
+        ({"header": 0}, "csv.header must be True or False, got 0"),
+        ({"header": ["x", "y"]}, "csv.header must be True or False, got "),
     ],
 )
 def test_wrong_options(tmp_path: Path, options: dict[str, Any], message: str) -> None:

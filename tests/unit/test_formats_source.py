@@ -164,3 +164,25 @@ def test_unknown_formats_name_the_known_ones(spec: str) -> None:
 def test_tags_are_checked(tag: str) -> None:
     with pytest.raises(FieldError, match=r"register.tag must be"):
         register(tag, iter)
+
+
+def test_openers_and_endings_are_checked() -> None:
+    with pytest.raises(TypeError, match=r"register.opener must be callable, got None"):
+        register("broken", None)
+    with pytest.raises(TypeError, match=r"register.check must be callable or None, got 3"):
+        register("broken", iter, check=3)
+    for endings in (".words", 5, [5], [""]):
+        with pytest.raises(FieldError, match=r"register.endings must be a list of texts, got "):
+            register("broken", iter, endings=endings)
+    with pytest.raises(FormatError, match="unknown format"):
+        resolve("broken:a.words")
+
+
+def test_endings_are_found_in_any_case() -> None:
+    register("shouting", iter, endings=[".LOUD"])
+    assert resolve("a.LOUD.gz")[0].tag == resolve("b.loud")[0].tag == "shouting"
+
+
+def test_a_path_that_no_system_has_is_told() -> None:
+    with pytest.raises(FormatError, match="cannot be opened: embedded null"), Source("\0").open():
+        pass
