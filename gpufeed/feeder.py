@@ -150,6 +150,7 @@ class DataFeeder:
         remainder: Remainder | None = None,
         stream: object | None = None,
         static: bool | StaticBounds = False,
+        isolate: bool = False,
         max_bytes_ahead: int | None = None,
         timeout_s: float | None = None,
         stall_warning_s: float | None = 30,
@@ -181,6 +182,8 @@ class DataFeeder:
                 large batches get, as ``{"ids": (most sequences, most rows), "label": most rows}``;
                 True is enough where all declared shapes say it. What a batch does not fill is
                 zeros, and empty sequences.
+            isolate: Read and collate in a process of its own, so that the loop has the GIL to
+                itself; ``reader`` is pickled, as for `gpufeed.reader.isolate`.
             max_bytes_ahead: Bound on the bytes that are ready and not yet taken; one step may
                 always pass.
             timeout_s: Raise `ReaderTimeout` when no feed came for so long; needs ``prefetch``.
@@ -211,9 +214,13 @@ class DataFeeder:
             trace=trace,
         )
         grouping = _grouping(len(places), drop_last=drop_last, remainder=remainder)
+        plan = self._plan
+        if isolate:
+            reader = self._collated(reader, options.prefetch)
+            plan = self._plan_columns
         return FeedReader(
             reader,
-            self._plan,
+            plan,
             places,
             grouping if multi_devices else None,
             self._pool,
@@ -223,6 +230,20 @@ class DataFeeder:
 
     def _plan(self, batch: Batch, place: Place) -> BatchPlan:
         return BatchPlan(self._variables, self._fields.columns(batch), place, strict=self._strict)
+
+    def _plan_columns(self, batch: Batch, place: Place) -> BatchPlan:
+        """Plan a batch that is columns of what travels, which has been checked."""
+        columns = FieldMap(self.feed_names).columns(batch)
+        return BatchPlan(self._variables, columns, place, strict=True)
+
+    def _collated(
+        self, reader: Callable[[], Iterable[Batch]], num_ahead: int
+    ) -> Callable[[], Iterable[Batch]]:
+        from gpufeed.isolation import collate_elsewhere  # which needs all that starts processes
+
+        return collate_elsewhere(
+            reader, self._variables, self._fields, strict=self._strict, num_ahead=num_ahead
+        )
 
     def _static_slots(
         self, static: bool | StaticBounds, places: Sequence[Place]

@@ -43,6 +43,7 @@ LAYERS = {
             "layout",
             "narrowing",
             "collate",
+            "isolation",
             "warm",
             "static",
             "prefetch",
