@@ -17,6 +17,7 @@ from functools import update_wrapper
 from typing import Any
 
 from gpufeed.checks import whole_number
+from gpufeed.errors import FieldError
 from gpufeed.feeder import DataFeeder
 from gpufeed.places import PlaceLike
 from gpufeed.provider.files import FileList, Files, Process, read_file_list
@@ -92,11 +93,19 @@ def provider(
 
     Raises:
         FieldError: An argument breaks its rule.
+        TypeError: It is written without arguments.
 
     Source: ``paddle.trainer.PyDataProvider2.provider``. There the default pool held all data, a
     pool smaller than a batch hung, ``check`` let negative indices pass and refused NumPy's
     numbers, and a sample larger than a batch that must not be exceeded ended the pass.
     """
+    if callable(input_types):
+        raise TypeError(
+            f"provider must be called before it decorates: @provider(input_types=...), "
+            f"got {input_types!r}"
+        )
+    if init_hook is not None and not callable(init_hook):
+        raise FieldError(f"provider.init_hook must be a function or None, got {init_hook!r}")
     if slots is not None:
         warnings.warn("provider: slots= is input_types=", DeprecationWarning, stacklevel=2)
         input_types = slots if input_types is None else input_types

@@ -55,7 +55,7 @@ def read_file_list(given: FileList) -> list[str]:
         lines = map(str.strip, read_text(Source(os.fspath(given))))
         names: list[Any] = [line for line in lines if line]
     else:
-        names = list(given)
+        names = list(given) if isinstance(given, Iterable) else [given]
     for name in names:
         if not isinstance(name, (str, os.PathLike)):
             raise FieldError(f"provider.file_list must hold names of files, got {name!r}")

@@ -49,7 +49,8 @@ class Options:
     max_open_files: int = 8
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "should_shuffle", _truth(self.should_shuffle))
+        for name in ("should_shuffle", "can_over_batch_size", "check", "check_fail_continue"):
+            object.__setattr__(self, name, _truth(name, getattr(self, name)))
         for name, zero in (("pool_size", False), ("min_pool_size", True)):
             size = whole_number(f"provider.{name}", getattr(self, name))
             if size < -1 or (size == 0 and not zero):
@@ -158,13 +159,15 @@ def call_hook(
     hook(settings, **offered, **arguments)
 
 
-def _truth(given: object) -> bool | None:
-    if given is None or isinstance(given, bool):
+def _truth(name: str, given: Any) -> bool | Skip | None:
+    others: dict[str, type[Any]] = {"should_shuffle": type(None), "check_fail_continue": Skip}
+    if isinstance(given, (bool, others.get(name, bool))):
         return given
     word = str(given).lower() if isinstance(given, (int, str)) else ""
     if word in _TRUE or word in _FALSE:
         return word in _TRUE
     choices = ", ".join((*_TRUE, *_FALSE))
+    rule = {"should_shuffle": "a bool, None", "check_fail_continue": "a bool, a gpufeed.Skip"}
     raise FieldError(
-        f"provider.should_shuffle must be a bool, None or any of {choices}, got {given!r}"
+        f"provider.{name} must be {rule.get(name, 'a bool')} or any of {choices}, got {given!r}"
     )

@@ -48,20 +48,19 @@ class Slots:
     """
 
     def __init__(self, input_types: object, input_order: Sequence[str] | None = None) -> None:
-        if isinstance(input_order, str):
-            raise FieldError(f"provider.input_order must be a list of names, got {input_order!r}")
-        self.names: tuple[str, ...] | None = None
+        order = None if input_order is None else _names_in(input_order)
+        self.names: tuple[str, ...] | None
         self.is_named = isinstance(input_types, Mapping)
         if isinstance(input_types, Mapping):
-            self.names = tuple(input_types if input_order is None else input_order)
+            self.names = tuple(input_types) if order is None else order
             if unknown := set(self.names) - set(input_types):
                 raise FieldError(
                     f"provider.input_order must name input_types, got {sorted(map(repr, unknown))} "
                     f"beside {sorted(map(repr, input_types))}"
                 )
             input_types = [input_types[name] for name in self.names]
-        elif input_order is not None:
-            self.names = tuple(input_order)
+        else:
+            self.names = order
         if not isinstance(input_types, (list, tuple)) or not input_types:
             raise FieldError(
                 "provider.input_types must be a list or dict of input types, here or set by the "
@@ -181,6 +180,17 @@ class Slots:
         number = len(self.types)
         names = f" ({', '.join(self.names)})" if self.names else ""
         return f"{number} slot{'s' * (number > 1)}{names}"
+
+
+def _names_in(input_order: object) -> tuple[str, ...]:
+    names: tuple[Any, ...] = (None,)
+    if isinstance(input_order, Iterable) and not isinstance(input_order, str):
+        names = tuple(input_order)
+    if not all(isinstance(name, str) for name in names):
+        raise FieldError(f"provider.input_order must be a list of names, got {input_order!r}")
+    if len(set(names)) < len(names):
+        raise FieldError(f"provider.input_order must name each slot once, got {input_order!r}")
+    return names
 
 
 def _picker(names: Sequence[str]) -> Callable[[Mapping[str, Any]], Row]:

@@ -61,7 +61,13 @@ def define_py_data_sources2(
             providers.append(None)
             continue
         found = _find(_one_of(module, at), _one_of(obj, at))
-        arguments = _one_of(args, at) or {}
+        arguments = _one_of(args, at)
+        if arguments is None:
+            arguments = {}
+        if not isinstance(arguments, Mapping):
+            raise FieldError(
+                f"define_py_data_sources2.args must map keywords to values, got {arguments!r}"
+            )
         providers.append(found(file_list, at == 0, input_order, seed=seed, **arguments))
     train, test = providers
     return train, test
@@ -81,7 +87,11 @@ def _one_of(given: Any, at: int) -> Any:
 
 def _find(module: str | ModuleType, name: str) -> ProviderFactory:
     where = importlib.import_module(module) if isinstance(module, str) else module
-    found = getattr(where, name, None)
+    if not isinstance(where, ModuleType):
+        raise FieldError(
+            f"define_py_data_sources2.module must be a module or its name, got {where!r:.80}"
+        )
+    found = getattr(where, name, None) if isinstance(name, str) else None
     if not isinstance(found, ProviderFactory):
         raise FieldError(
             f"define_py_data_sources2.obj must name what @provider decorates in {where.__name__}, "

@@ -57,6 +57,17 @@ class TestDecorator:
         with pytest.raises(TypeError, match="provider must decorate a function, got 5"):
             provider(input_types=COUNT)(5)
 
+    def test_it_has_arguments(self):
+        with pytest.raises(TypeError, match=r"must be called before it decorates: @provider\("):
+
+            @provider
+            def process(settings, name):
+                yield 1
+
+    def test_a_hook_is_a_function(self):
+        with pytest.raises(FieldError, match=r"provider\.init_hook must be a function or None, go"):
+            provider(input_types=COUNT, init_hook=5)
+
     def test_arguments_are_checked_at_once(self):
         with pytest.raises(FieldError, match=r"provider\.pool_size"):
             provider(input_types=COUNT, pool_size=0)

@@ -73,11 +73,12 @@ class TestFileLists:
             ):
                 read_file_list(given)
 
-    def test_names_are_text(self):
+    @pytest.mark.parametrize("given", [["a", 5], 5])
+    def test_names_are_text(self, given):
         with pytest.raises(
             FieldError, match=r"provider\.file_list must hold names of files, got 5"
         ):
-            read_file_list(["a", 5])
+            read_file_list(given)
 
 
 class TestInOrder:

@@ -36,6 +36,22 @@ def test_other_words_are_refused(given):
         Options(should_shuffle=given)
 
 
+FLAGS = ["can_over_batch_size", "check", "check_fail_continue"]
+
+
+@pytest.mark.parametrize("name", FLAGS)
+def test_the_other_flags_are_spelled_so_too(name):
+    for given, means in [("on", True), ("off", False), (1, True), (0, False)]:
+        assert getattr(Options(**{name: given}), name) is means
+
+
+@pytest.mark.parametrize("given", ["raise", 2, None, []])
+@pytest.mark.parametrize("name", FLAGS)
+def test_flags_are_flags(name, given):
+    with pytest.raises(FieldError, match=rf"provider\.{name} must be a bool.* or any of 1, t,"):
+        Options(**{name: given})
+
+
 @pytest.mark.parametrize(
     ("sizes", "block_size", "num_ahead"),
     [

@@ -107,11 +107,16 @@ class TestTypes:
         ):
             Slots(PAIR, ["x", "z"])
 
-    def test_an_order_is_a_list(self):
+    @pytest.mark.parametrize("given", ["xy", 5, ["x", 2]])
+    def test_an_order_is_a_list(self, given):
+        with pytest.raises(FieldError, match=r"provider\.input_order must be a list of names, got"):
+            Slots(PAIR, given)
+
+    def test_an_order_names_each_slot_once(self):
         with pytest.raises(
-            FieldError, match=r"provider\.input_order must be a list of names, got 'xy'"
+            FieldError, match=r"input_order must name each slot once, got \['x', 'x"
         ):
-            Slots(PAIR, "xy")
+            Slots(PAIR, ["x", "x"])
 
     def test_an_order_may_leave_types_out(self):
         assert Slots(PAIR, ["y"]).types == (integer_value(3),)

@@ -93,6 +93,23 @@ def test_the_object_is_a_provider(config, name):
         define_py_data_sources2(["1"], None, config, name)
 
 
+@pytest.mark.parametrize("name", [3, None])
+def test_the_object_is_named(config, name):
+    with pytest.raises(FieldError, match=rf"define_py_data_sources2\.obj must name .*got {name}"):
+        define_py_data_sources2(["1"], None, config, name)
+
+
+def test_a_module_is_one(config):
+    with pytest.raises(FieldError, match=r"\.module must be a module or its name, got 3"):
+        define_py_data_sources2(["1"], None, 3, "process")
+
+
+@pytest.mark.parametrize("args", [3, 0, "offset"])
+def test_arguments_are_keywords(config, args):
+    with pytest.raises(FieldError, match=r"\.args must map keywords to values, got"):
+        define_py_data_sources2(["1"], None, config, "process", args)
+
+
 def test_a_missing_module_is_an_import_error():
     with pytest.raises(ImportError, match="no_such_module"):
         define_py_data_sources2(["1"], None, "no_such_module", "process")
