@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from itertools import repeat
 from typing import TypeVar
@@ -92,7 +93,7 @@ class _Faked(Reader[T]):
     def open(self, epoch: int, skip: int) -> Iterator[T]:
         num_left = self._data_num - skip
         if num_left > 0:
-            yield from repeat(self._first_sample(), num_left)
+            yield from repeat(self._first_sample(), min(num_left, sys.maxsize))
 
     def count(self) -> int:
         return self._data_num

@@ -72,9 +72,14 @@ def mix(
         FieldError: ``weights`` is not one finite number > 0 for each reader, or ``seed`` is not a
             whole number >= 0.
     """
+    if callable(readers) or not isinstance(readers, Iterable):
+        raise TypeError(f"mix.readers must be a list of readers, got {readers!r:.80}")
+    readers = list(readers)
     if not readers:
         raise TypeError("mix.readers must be at least one reader, got none")
-    given = [1.0] * len(readers) if weights is None else list(weights)
+    given = [1.0] * len(readers)
+    if weights is not None:
+        given = list(weights) if isinstance(weights, Iterable) else []
     if len(given) != len(readers) or not all(map(_is_weight, given)):
         raise FieldError(
             f"mix.weights must be one finite number > 0 for each of {len(readers)} readers, "

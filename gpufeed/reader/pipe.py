@@ -30,6 +30,7 @@ __all__ = ["PipeReader"]
 FILE_TYPES = ("plain", *COMPRESSIONS.values())
 
 _TAIL_NBYTES = 2000
+_MAX_NBYTES = 1 << 24  # at once: so much is allocated before it is known what there is
 
 
 class PipeReader(Reader[str]):
@@ -109,12 +110,13 @@ class PipeReader(Reader[str]):
     def _blocks(self, command: _Command) -> Iterator[bytes]:
         """Yield what the command writes, and raise if it failed."""
         damage = damage_of(self._compression)
+        nbytes = min(self._bufsize, _MAX_NBYTES)
         try:
             if command.output.peek(1):
                 stream = command.output
                 if self._compression:
                     stream = decompressed(stream, self._compression)
-                yield from iter(lambda: stream.read1(self._bufsize), b"")
+                yield from iter(lambda: stream.read1(nbytes), b"")
         except damage as error:
             # Data that ends too early does so because the command ended.
             if isinstance(error, EOFError):

@@ -159,6 +159,11 @@ def restore_position(state: Mapping[str, Any], recipe: Recipe, owner: str) -> tu
     worlds = state.get("earlier_worlds")
     if not _are_worlds(worlds):
         raise refuse("['earlier_worlds'] must be pairs of whole numbers, two at most", worlds)
+    skipped = state.get("skipped")
+    if not isinstance(skipped, Mapping) or not _is_count(skipped.get("count"), 0):
+        raise refuse("['skipped'] must be what skipped() returned", skipped)
+    if not isinstance(state.get("over"), bool):
+        raise refuse("['over'] must be True or False", state.get("over"))
     if state.get("fingerprint") != fingerprint(recipe.identity):
         raise refuse(
             f"['fingerprint'] must be {fingerprint(recipe.identity)!r} (it was saved by a pipeline "
@@ -168,9 +173,7 @@ def restore_position(state: Mapping[str, Any], recipe: Recipe, owner: str) -> tu
     if state.get("seed") != recipe.seed:
         raise refuse(f"['seed'] must be {recipe.seed!r}", state.get("seed"))
     earlier = tuple((num_shards, num_samples) for num_shards, num_samples in worlds)
-    position = Position(
-        state["epoch"], state["delivered"], earlier, is_over=bool(state.get("over"))
-    )
+    position = Position(state["epoch"], state["delivered"], earlier, is_over=state["over"])
     return position, state["world_size"]
 
 

@@ -68,7 +68,7 @@ class _Replay(Reader[T]):
     def _keep(self) -> tuple[T, ...]:
         if not self._kept:
             with reading(self._reader, 0, 0) as source:
-                self._kept = tuple(islice(source, self._n))
+                self._kept = tuple(islice(source, min(self._n, sys.maxsize)))
             if not self._kept:
                 raise ReaderError("replay.reader must yield at least one sample, got none")
         return self._kept

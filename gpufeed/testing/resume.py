@@ -49,8 +49,9 @@ def assert_resumes_exactly(
 
     Raises:
         AssertionError: A pipeline goes on with something else; says from which state.
+        TypeError: ``make_pipeline`` makes none, as when it is the pipeline itself.
     """
-    with _closing(make_pipeline()) as pipeline:
+    with _closing(_made(make_pipeline)) as pipeline:
         states, samples = [pipeline.state_dict()], []
         with _closing(pipeline()) as samples_left:
             for sample in islice(samples_left, num_samples):
@@ -59,7 +60,7 @@ def assert_resumes_exactly(
         following = _taken(pipeline, num_samples)
     for number, state in enumerate(states):
         for which, make in enumerate((make_pipeline, *others)):
-            with _closing(make()) as again:
+            with _closing(_made(make)) as again:
                 found = _compare(again, state, samples[number:], following, num_samples)
             if found is not None:
                 pipeline_name = f"others[{which - 1}]" if which else "the pipeline"
@@ -88,6 +89,17 @@ def _compare(
 def _taken(pipeline: Pipeline, num: int | None) -> list[Any]:
     with _closing(pipeline()) as samples:
         return list(islice(samples, num))
+
+
+def _made(make_pipeline: Callable[[], Pipeline]) -> Pipeline:
+    # A pipeline can be called, too, and gives an iterator.
+    pipeline = make_pipeline()
+    if not hasattr(pipeline, "load_state_dict"):
+        raise TypeError(
+            "assert_resumes_exactly.make_pipeline must return a new pipeline with load_state_dict, "
+            f"got {pipeline!r:.80}; make it in there: lambda: batch(...)"
+        )
+    return pipeline
 
 
 @contextmanager

@@ -191,6 +191,9 @@ def test_a_state_does_not_depend_on_how_fast_samples_come():
     [
         ({"version": 2}, r"state\['version'\] must be 1, got 2"),
         ({"delivered": -1}, r"state\['delivered'\] must be a whole number >= 0, got -1"),
+        ({"over": "no"}, r"state\['over'\] must be True or False, got 'no'"),
+        ({"skipped": 5}, r"state\['skipped'\] must be what skipped\(\) returned, got 5"),
+        ({"skipped": {}}, r"state\['skipped'\] must be what skipped\(\) returned, got {}"),
         ({"epoch": "0"}, r"state\['epoch'\] must be a whole number >= 0, got '0'"),
         ({"epoch": True}, r"state\['epoch'\] must be a whole number"),
         ({"seed": 4}, r"state\['seed'\] must be 3, got 4"),

@@ -103,3 +103,7 @@ def test_fake_of_nothing_is_an_error():
 def test_fake_refuses_a_wrong_number():
     with pytest.raises(ValueError, match=r"Fake.data_num must be a whole number >= 0, got -1"):
         Fake()(counting(3), -1)
+
+
+def test_fake_takes_any_number():
+    assert list(firstn(Fake()(counting(3), 10**30), 2)) == [0, 0]

@@ -55,8 +55,15 @@ def test_there_must_be_a_reader():
         mix(["ab"])
 
 
+@pytest.mark.parametrize("readers", [None, 3, list])
+def test_readers_must_be_a_list(readers):
+    with pytest.raises(TypeError, match=r"mix.readers must be a list of readers, got "):
+        mix(readers)
+
+
 @pytest.mark.parametrize(
-    "weights", [[1], [1, 2, 3], [1, 0], [1, -1], [1, math.inf], [1, math.nan], [1, "1"], [1, True]]
+    "weights",
+    [[1], 3, 0.5, [1, 2, 3], [1, 0], [1, -1], [1, math.inf], [1, math.nan], [1, "1"], [1, True]],
 )
 def test_weights_are_checked(weights):
     with pytest.raises(FieldError, match=r"mix.weights must be one finite number > 0 for each"):

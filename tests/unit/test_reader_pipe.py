@@ -37,7 +37,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("bufsize", [1, 2, 3, 7, 8192])
+@pytest.mark.parametrize("bufsize", [1, 2, 3, 7, 8192, 10**30])
 def test_lines_whatever_the_buffer(file: Path, bufsize: int) -> None:
     reader = PipeReader(cat(file), bufsize)
 

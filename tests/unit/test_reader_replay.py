@@ -58,3 +58,8 @@ def test_an_empty_reader_is_an_error():
 def test_arguments_are_checked(arguments, match):
     with pytest.raises(FieldError, match=match):
         replay(counting(3), *arguments)
+
+
+def test_there_is_no_number_that_is_too_large():
+    assert list(replay(counting(2), 10**30, 5)) == [0, 1, 0, 1, 0]
+    assert list(islice(replay(counting(2), 1, 10**30), 3)) == [0, 0, 0]

@@ -108,6 +108,11 @@ def test_another_pipeline_that_goes_on_otherwise_is_named():
         assert_resumes_exactly(lambda: map_readers(abs, counting(3)), counted, other)
 
 
+def test_a_pipeline_is_no_function_that_makes_one():
+    with pytest.raises(TypeError, match=r"must return a new pipeline .*, got <generator"):
+        assert_resumes_exactly(counted())
+
+
 def counted():
     return map_readers(abs, counting(3))
 
