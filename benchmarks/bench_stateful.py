@@ -14,11 +14,12 @@ Not measured: real files, whose reading costs the same in all; many threads, whi
 
 Command: ``python benchmarks stateful``
 
-Last result (virtual machine, 2 cores of an AMD EPYC, Python 3.11.7, beside other work that makes
-wall times useless, so processor time, medians of 31 rounds in turn): by hand 353, 355 and 1,556 us
-a batch; ``has_next`` and ``read_next`` 1.03, 1.04 and 1.06 times that, an `Executor` 1.04, 1.09 and
-1.07 times. By itself a held read costs 0.8 us and a run 4 us; checking what tensors have been
-declared is part of the third case only.
+Last result (virtual machine, 2 cores beside other work, Python 3.11.7): by hand 245, 308 and 1,302
+us a batch; ``has_next`` and ``read_next`` 1.00, 1.03 and 1.04 times that, an `Executor` 1.02, 1.05
+and 1.03 times, with a spread above the difference. Without threads, and paired batch by batch, it
+is 1.5 us for ``has_next`` and ``read_next`` and 5 us for a run: most of it is code that has left
+the caches while the batch was made, as in a loop of its own a run takes 2. Checking what tensors
+have been declared is part of the third case only.
 """
 
 from __future__ import annotations
