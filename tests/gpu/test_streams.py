@@ -122,6 +122,9 @@ class TestConsumers:
                 assert feed["ids"].data.device.id == place.device_id
                 assert feed["label"].to(CPUPlace()).to_list() == [[next(numbers)]] * 4
 
+    def test_of_feeds_that_were_collated_in_another_process(self, cupy):
+        assert self.read(cupy.sum, isolate=True) == sums()
+
     def test_that_keep_their_feeds(self, cupy):
         feeds = list(make_feeder(PLACE).decorate_reader(make_reader(STEPS)))
         assert [int(feed["ids"].data.sum()) for feed in feeds] == sums()

@@ -10,7 +10,7 @@ from gpufeed.errors import PlaceError
 from gpufeed.places import CUDAPlace
 
 cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
-from gpufeed.device import cuda  # noqa: E402 - it imports CuPy
+from gpufeed.device import cuda, cuda_info  # noqa: E402 - they import CuPy
 
 OUT_OF_MEMORY, INVALID_VALUE, CAPTURE_IMPLICIT = 2, 1, 906
 
@@ -142,3 +142,44 @@ class TestStreams:
     def test_what_is_no_stream_is_refused(self, backend, named):
         with pytest.raises(PlaceError, match="cuda:0: stream must have __cuda_stream__ or be a h"):
             backend.as_stream(named)
+
+
+class TestInfo:
+    @pytest.fixture(autouse=True)
+    def machine(self, monkeypatch):
+        runtime = SimpleNamespace(
+            CUDARuntimeError=cuda.runtime.CUDARuntimeError,
+            cudaDevAttrHostRegisterSupported=99,
+            deviceGetAttribute=lambda attribute, device_id: self.can_register,
+            driverGetVersion=lambda: 13020,
+            getDeviceProperties=lambda device_id: {
+                "name": b"NVIDIA H200",
+                "major": 9,
+                "minor": 0,
+                "totalGlobalMem": 150 << 30,
+            },
+            runtimeGetVersion=lambda: 12090,
+        )
+        monkeypatch.setattr(cuda_info, "runtime", runtime)
+        monkeypatch.setattr(cuda_info, "num_devices", lambda: 1)
+        monkeypatch.setattr(cuda.CudaBackend, "host_memory", lambda self, nbytes: bytes(1))
+        monkeypatch.setattr(
+            cuda_info, "_gb_per_s", lambda backend, source: 55.25 if len(source) == 1 else 9.5
+        )
+        self.runtime, self.can_register = runtime, 1
+
+    @pytest.mark.parametrize(("can_register", "said"), [(1, "can be"), (0, "can not be")])
+    def test_says_what_there_is_and_how_fast_it_is(self, can_register, said):
+        self.can_register = can_register
+        assert cuda_info.describe() == [
+            "CUDA driver 13.2, runtime 12.9",
+            "cuda:0: NVIDIA H200, compute capability 9.0, 150.0 GiB; copies from page-locked "
+            f"memory 55.2 GB/s, from pageable 9.5 GB/s; shared memory {said} page-locked",
+        ]
+
+    def test_a_device_that_cannot_be_used_is_said_to_be_so(self):
+        def refuse(device_id):
+            raise refused(INVALID_VALUE)
+
+        self.runtime.getDeviceProperties = refuse
+        assert cuda_info.describe()[1].startswith("cuda:0: cannot be used (cudaErrorInvalidValue")

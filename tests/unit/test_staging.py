@@ -295,6 +295,14 @@ class TestStagingPool:
         assert other.copy_stream is not stagings[0].copy_stream
         assert stagings[0].copy_stream is not stagings[0].unpack_stream
 
+    def test_so_three_places_on_one_device_run_two_threads(self):
+        pool = StagingPool()
+        before = threading.active_count()
+        stagings = pool.borrow([GPU] * 3, 1)
+        feeds = [feed_once(staging, [1], doubled=True) for staging in stagings]
+        assert threading.active_count() == before + 2
+        assert [feed[1].tolist() for feed in feeds] == [[2]] * 3
+
     def test_which_outlives_every_pass(self):
         pool = StagingPool()
         first = pool.take(0, GPU, 1).copy_stream  # and is not given back
