@@ -36,6 +36,7 @@ FRAME_NBYTES = 1 << 16
 _RECORD = struct.Struct("<6q16x")
 RECORD_NBYTES = _RECORD.size
 _RETURN = struct.Struct("<3q8x")
+_MANY_RETURNS_NBYTES = _RETURN.size * 128
 # In place of an offset: nothing more comes back.
 _OVER = -2
 _FAILED = (Kind.ERROR, Kind.FAILURE)
@@ -94,7 +95,7 @@ class Returns:
     def read(self, *, wait: bool) -> bool:
         """Take what has come back; False once nothing will."""
         while self._ready.poll(None if wait else 0):
-            records = os.read(self._fd, 1 << 12)
+            records = os.read(self._fd, _MANY_RETURNS_NBYTES)
             for offset, num_samples, nbytes in _RETURN.iter_unpack(records):
                 if offset >= 0:
                     self.offsets.append(offset)
@@ -104,6 +105,8 @@ class Returns:
             self.is_over |= not records
             if self.is_over:
                 return False
+            if len(records) < _MANY_RETURNS_NBYTES:  # so there are no more
+                break
             wait = False
         return True
 

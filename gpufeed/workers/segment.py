@@ -15,7 +15,6 @@ from __future__ import annotations
 import mmap
 import os
 import struct
-import tempfile
 from typing import NamedTuple
 
 from gpufeed.errors import ReaderError
@@ -143,6 +142,8 @@ class Segment:
 def _nameless_file(name: str) -> int:
     if hasattr(os, "memfd_create"):
         return os.memfd_create(f"gpufeed-{name}", os.MFD_CLOEXEC)
+    import tempfile  # a sixth of what a worker imports, if it did so above
+
     folder = "/dev/shm" if os.path.isdir("/dev/shm") else None
     with tempfile.TemporaryFile(prefix="gpufeed-", dir=folder) as file:
         return os.dup(file.fileno())
@@ -154,6 +155,8 @@ def free_nbytes() -> int | None:
     A memfd counts as memory, of the machine and of the container (cgroup version 2).
     """
     if not hasattr(os, "memfd_create"):
+        import tempfile
+
         folder = os.statvfs("/dev/shm" if os.path.isdir("/dev/shm") else tempfile.gettempdir())
         return folder.f_bavail * folder.f_frsize
     limits = [_available_memory(), _left_to_container()]
