@@ -6,6 +6,7 @@ The first difference is told with the path that leads to it: ``['x'].lod[0][2]: 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from itertools import count
 from reprlib import Repr
 from typing import Any
@@ -33,9 +34,9 @@ def assert_equal(a: object, b: object) -> None:
         ...
     AssertionError: [0][1][1]: 3.0 is not 4.0
 
-    Feeds, tensors, sparse rows, record batches, arrays, and dicts, lists and tuples of them, as
-    deep as you like. Places do not matter, so that a feed on a device may be compared with arrays
-    made by hand; a tensor without a LoD equals an array. NaN equals NaN.
+    Feeds, tensors, sparse rows, record batches, arrays, and dicts, lists, tuples and data classes
+    of them, as deep as you like. Places do not matter, so that a feed on a device may be compared
+    with arrays made by hand; a tensor without a LoD equals an array. NaN equals NaN.
 
     Raises:
         AssertionError: They differ; the message says where first, and how.
@@ -62,6 +63,11 @@ def difference(a: Any, b: Any, where: str = "") -> str | None:
     array_a, array_b = _as_array(a), _as_array(b)
     if array_a is not None and array_b is not None:
         return _of_arrays(array_a, array_b, where)
+    if is_dataclass(a) and not isinstance(a, type) and type(a) is type(b):
+        names = [field.name for field in fields(a)]
+        return _first(difference(getattr(a, k), getattr(b, k), f"{where}.{k}") for k in names)
+    if isinstance(a, np.generic) and isinstance(b, np.generic) and a.dtype != b.dtype:
+        return _said(where, f"dtypes {a.dtype} and {b.dtype} differ")
     is_one_compound = isinstance(a, _COMPOUND) or isinstance(b, _COMPOUND)
     if is_one_compound or array_a is not None or array_b is not None:
         return _said(where, f"{type(a).__name__} is not {type(b).__name__}")

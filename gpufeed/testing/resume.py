@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Any, Protocol
 
+from gpufeed.checks import whole_number
 from gpufeed.device.threads import close_iterator
 from gpufeed.testing.compare import difference
 
@@ -49,8 +50,11 @@ def assert_resumes_exactly(
 
     Raises:
         AssertionError: A pipeline goes on with something else; says from which state.
+        FieldError: ``num_samples`` is not a whole number >= 0.
         TypeError: ``make_pipeline`` makes none, as when it is the pipeline itself.
     """
+    if num_samples is not None:
+        num_samples = whole_number("assert_resumes_exactly.num_samples", num_samples, minimum=0)
     with _closing(_made(make_pipeline)) as pipeline:
         states, samples = [pipeline.state_dict()], []
         with _closing(pipeline()) as samples_left:

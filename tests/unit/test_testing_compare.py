@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,7 +14,19 @@ from gpufeed.columnar import ColumnarBatch
 from gpufeed.testing import assert_equal
 from gpufeed.testing.compare import difference
 
+
+@dataclass
+class Example:
+    """A sample as users make them: `==` of two of them is no truth value."""
+
+    ids: np.ndarray
+    label: int = 0
+
+
 EQUAL = [
+    (Example(np.arange(2)), Example(np.arange(2))),
+    (np.float32(1), np.float32(1)),
+    (np.float32(1), 1.0),
     (1, 1.0),
     (None, None),
     ("a", "a"),
@@ -29,6 +43,9 @@ EQUAL = [
 ]
 
 DIFFERENT = [
+    ([Example(np.arange(2))], [Example(np.array([0, 2]))], "[0].ids[1]: 1 is not 2"),
+    (Example(np.arange(2)), Example(np.arange(2), 1), ".label: 0 is not 1"),
+    (np.float32(1), np.float64(1), "dtypes float32 and float64 differ"),
     (1, 2, "1 is not 2"),
     (1, "1", "1 is not '1'"),
     ([1, 2], [1], "lengths 2 and 1 differ"),

@@ -111,6 +111,8 @@ def test_another_pipeline_that_goes_on_otherwise_is_named():
 def test_a_pipeline_is_no_function_that_makes_one():
     with pytest.raises(TypeError, match=r"must return a new pipeline .*, got <generator"):
         assert_resumes_exactly(counted())
+    with pytest.raises(ValueError, match=r"num_samples must be a whole number >= 0, got -1"):
+        assert_resumes_exactly(counted, num_samples=-1)
 
 
 def counted():
