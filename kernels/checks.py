@@ -65,9 +65,11 @@ def check_shape(name: str, array: Array, shape: tuple[int | str, ...]) -> None:
     Raises:
         ValueError: It has not.
     """
-    fits = len(array.shape) == len(shape) and all(
-        isinstance(want, str) or got == want for got, want in zip(array.shape, shape, strict=True)
-    )
+    fits = len(array.shape) == len(shape)
+    if fits:
+        for got, want in zip(array.shape, shape, strict=True):
+            if got != want and not isinstance(want, str):
+                fits = False
     if not fits:
         wanted = ", ".join(map(str, shape))
         raise ValueError(f"{name} must have shape ({wanted}), got {tuple(array.shape)}")

@@ -57,8 +57,10 @@ signatures = {
     ],
     "_pad": [(array(word), array(i), i64, word, types.boolean, types.boolean, array(word, 2))
              for i, word in product(indices, words)],
-    "_unpad": [(array(word, 2), array(i), types.int64, array(word))
+    "_unpad": [(array(word, 2), array(i), i64, types.boolean, array(word))
                for i, word in product(indices, words)],
+    "_gather": [(array(word), array(i), array(i), array(i), i64, types.boolean, array(word))
+                for i, word in product(indices, words)],
     "_cast": [
         *[(array(types.boolean), array(dtype)) for dtype in [types.boolean, *numbers]],
         *[(array(types.uint8), array(dtype)) for dtype in numbers],
