@@ -13,7 +13,7 @@ from pathlib import Path
 
 from gpufeed.errors import GpufeedError
 
-__all__ = ["main"]
+__all__ = ["main", "positive"]
 
 # The extras that something here asks for. One is there when the module it brings can be found.
 _EXTRAS = {
@@ -65,9 +65,9 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument(
         "--data", type=Path, metavar="DIR", help="folder with mnist/, rt-polarity/ and a9a/"
     )
-    demo.add_argument("--devices", type=_positive, default=1, metavar="N", help="share each batch")
-    demo.add_argument("--passes", type=_positive, default=3, metavar="P")
-    demo.add_argument("--batch-size", type=_positive, default=128, metavar="B")
+    demo.add_argument("--devices", type=positive, default=1, metavar="N", help="share each batch")
+    demo.add_argument("--passes", type=positive, default=3, metavar="P")
+    demo.add_argument("--batch-size", type=positive, default=128, metavar="B")
     demo.add_argument("--seed", type=int, default=0, metavar="S")
     demo.add_argument("--model", choices=["images", "sentences", "census", "all"], default="all")
     commands.add_parser("info", help="show versions, devices and missing extras")
@@ -81,7 +81,8 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _positive(text: str) -> int:
+def positive(text: str) -> int:
+    """Return the whole number >= 1 that an argument of a command line is."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"must be a whole number >= 1, got {text!r}")
     return int(text)

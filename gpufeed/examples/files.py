@@ -11,6 +11,8 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from gpufeed.cli import positive
+
 __all__ = ["arguments", "data_folder", "made_census", "made_mnist", "made_reviews"]
 
 _NUM_SAMPLES = 600
@@ -22,8 +24,8 @@ def arguments(description: str | None, argv: Sequence[str] | None) -> argparse.N
     """Return the options of an example's command line: ``data``, ``passes`` and ``batch_size``."""
     parser = argparse.ArgumentParser(description=(description or "").partition("\n")[0])
     parser.add_argument("--data", type=Path, metavar="DIR", help="with mnist/, rt-polarity/, a9a/")
-    parser.add_argument("--passes", type=int, default=3, metavar="P", help="default %(default)s")
-    parser.add_argument("--batch-size", type=int, default=64, metavar="B", help="default 64")
+    parser.add_argument("--passes", type=positive, default=3, metavar="P", help="default 3")
+    parser.add_argument("--batch-size", type=positive, default=64, metavar="B", help="default 64")
     return parser.parse_args(argv)
 
 

@@ -78,6 +78,20 @@ def test_it_is_run_as_a_module(tmp_path):
     assert "training on cuda:0, cuda:1" in done.stdout
 
 
+@pytest.mark.parametrize("option", ["--passes", "--batch-size"])
+def test_counts_are_positive(option, capsys):
+    with pytest.raises(SystemExit):
+        run("open_files", option, "0")
+    assert f"argument {option}: must be a whole number >= 1, got '0'" in capsys.readouterr().err
+
+
+def test_they_are_listed():
+    command = [sys.executable, "-W", "error", "-m", "gpufeed.examples"]
+    done = subprocess.run(command, cwd=FOLDER.parents[1], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert all(f"    {name} " in done.stdout for name in EXAMPLES)
+
+
 def test_each_is_a_page_long_and_listed():
     tutorials = set()
     for path in FOLDER.glob("*.py"):
