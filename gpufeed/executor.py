@@ -84,7 +84,9 @@ class Executor:
         block = _block_of("Executor.run", program)
         fed = {} if feed is None else _fed("Executor.run", block, feed)
         plan = self._plan
-        if fed or plan is None or not plan.is_for(block, fetch_list):
+        if fed:
+            plan = _plan("Executor.run", block, fetch_list, fed)
+        elif plan is None or not plan.is_for(block, fetch_list):
             plan = self._plan = _plan("Executor.run", block, fetch_list, fed)
         if return_numpy and plan.no_array is not None:
             raise FieldError(
@@ -202,13 +204,12 @@ class ParallelExecutor:
 
 @dataclass(frozen=True)
 class _Plan:
-    """What a run does, found out once: training runs the same thing over and over.
+    """What a run does. If it is only read and nothing fed, the next run does the same.
 
     Attributes:
         block: Of the program.
         num_ops: How many operators it had.
         fetch_list: As it was given.
-        fed: Names of what is fed.
         names: Of what is fetched.
         operators: That are run.
         questions: Of several reads, the questions whether they have data. A single one says itself
@@ -220,7 +221,6 @@ class _Plan:
     block: Block
     num_ops: int
     fetch_list: tuple[Fetch, ...] | None
-    fed: tuple[str, ...]
     names: list[str]
     operators: list[Operator]
     questions: list[Callable[[], bool]]
@@ -228,8 +228,8 @@ class _Plan:
     is_one_read: bool
 
     def is_for(self, block: Block, fetch_list: Sequence[Fetch] | None) -> bool:
-        """Return whether this is the plan of a run that is fed nothing."""
-        if block is not self.block or len(block.ops) != self.num_ops or self.fed:
+        """Return whether a run that is fed nothing would make this plan again."""
+        if block is not self.block or len(block.ops) != self.num_ops:
             return False
         if self.fetch_list is None or not isinstance(fetch_list, (list, tuple)):
             return self.fetch_list is fetch_list
@@ -273,7 +273,6 @@ def _plan(
         block,
         num_ops=len(block.ops),
         fetch_list=None if fetch_list is None else tuple(fetch_list),
-        fed=tuple(fed),
         names=names,
         operators=operators,
         questions=questions if len(questions) > 1 else [],

@@ -170,7 +170,8 @@ def train(
         program: That the variables belong to; None is the default main program.
         strict: As for `DataFeeder`.
         remainder: What becomes of the last batches of a pass that are fewer than the places: as
-            for `DataFeeder.decorate_reader`, but nothing is left out unless it is asked for.
+            for `DataFeeder.decorate_reader`, but nothing is left out unless it is asked for. None
+            leaves it to ``drop_last``.
         options: The others of `DataFeeder.decorate_reader`: ``prefetch``, ``trace``, ...
 
     Returns:
@@ -188,6 +189,10 @@ def train(
     for name, function in (("step", step), ("event_handler", event_handler)):
         if not callable(function) and (function is not None or name == "step"):
             raise TypeError(f"train.{name} must be callable, got {function!r}")
+    if "drop_last" in options and remainder is not None:
+        raise FieldError(
+            f"train.remainder must be None for drop_last to have a meaning, got {remainder!r}"
+        )
     total_pass = whole_number("train.total_pass", total_pass, minimum=1)
     where = present_places()[0] if places is None else places
     feeder = DataFeeder(

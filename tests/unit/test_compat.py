@@ -120,6 +120,12 @@ class TestDeclarations:
         assert layer.layout == layout
         assert fluid.default_main_program().global_block().var("x") is layer
 
+    def test_a_layer_has_a_type(self):
+        with pytest.raises(
+            FieldError, match=r"layer\.data\.type must be a paddle\.data_type, got 3"
+        ):
+            paddle.layer.data("x", 3)
+
     def test_a_layer_of_another_meaning(self):
         paddle.layer.data("x", paddle.data_type.integer_value(7))
         with pytest.raises(FieldError, match="already declared"):

@@ -443,6 +443,7 @@ class TestFailure:
             ("reader", [1], TypeError, "reader must be callable"),
             ("mapping", [1], FieldError, "train.mapping must map names"),
             ("prefetch", -1, FieldError, "decorate_reader.prefetch must be"),
+            ("drop_last", True, FieldError, "train.remainder must be None for drop_last to have"),
             ("remainder", "x", FieldError, "decorate_reader.remainder must be"),
             ("prefetsch", 1, TypeError, "prefetsch"),
             ("num_places", 1, TypeError, "num_places"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpufeed.errors import FieldError
 from gpufeed.provider.types import InputType
 from gpufeed.variables import Variable
 from gpufeed.variables import data as declare
@@ -24,7 +25,12 @@ def data(
     1
 
     ``height``, ``width`` and ``layer_attr`` were for the layers above it, and change nothing.
+
+    Raises:
+        FieldError: ``type`` is no input type, or ``name`` is declared already as something else.
     """
+    if not isinstance(type, InputType):
+        raise FieldError(f"layer.data.type must be a paddle.data_type, got {type!r}")
     variable = type.variable(name)
     return declare(
         name,
