@@ -55,6 +55,8 @@ def _run(options: argparse.Namespace) -> int:
         return _inspect(options)
     else:
         _info()
+        if options.warm:
+            _warm()
     return 0
 
 
@@ -70,7 +72,8 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--batch-size", type=positive, default=128, metavar="B")
     demo.add_argument("--seed", type=int, default=0, metavar="S")
     demo.add_argument("--model", choices=["images", "sentences", "census", "all"], default="all")
-    commands.add_parser("info", help="show versions, devices and missing extras")
+    info = commands.add_parser("info", help="show versions, devices and missing extras")
+    info.add_argument("--warm", action="store_true", help="compile all kernels ahead of time")
     convert = commands.add_parser("convert", help="write samples of any format to a RecordIO file")
     convert.add_argument("source", metavar="SRC", help="a path or pattern, or tag:path")
     convert.add_argument("target", metavar="DST", help="the RecordIO file")
@@ -142,6 +145,15 @@ def _info() -> None:
     for extra, module in _EXTRAS.items():
         if not _is_installed(module):
             print(f"not installed: pip install 'gpufeed[{extra}]'")
+
+
+def _warm() -> None:
+    from gpufeed.device import cuda_places, num_cuda_devices
+    from gpufeed.places import CPUPlace
+    from gpufeed.warm import warm_all
+
+    for place in [CPUPlace(), *(cuda_places() if num_cuda_devices() else [])]:
+        print(f"kernels for {place}: compiled or loaded in {warm_all(place):.1f} s", flush=True)
 
 
 def _is_installed(module: str) -> bool:

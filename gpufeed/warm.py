@@ -10,18 +10,20 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 from weakref import WeakSet
 
 import gpufeed.kernels as kernels
 from gpufeed.device import array_module
+from gpufeed.kernels.checks import VALUE_DTYPES
 from gpufeed.lod import index_dtype
 from gpufeed.narrowing import narrower
 from gpufeed.places import CUDAPlace, Place
 from gpufeed.variables import Variable
 
-__all__ = ["warm_up"]
+__all__ = ["warm_all", "warm_up"]
 
 log = logging.getLogger("gpufeed")
 _running: WeakSet[threading.Thread] = WeakSet()
@@ -36,6 +38,29 @@ def warm_up(variables: Sequence[Variable], places: Sequence[Place]) -> threading
     _running.add(thread)
     thread.start()
     return thread
+
+
+def warm_all(place: Place) -> float:
+    """Compile what fields of any dtype run on ``place``, with int32 offsets; return the seconds.
+
+    What is compiled stays in a cache on disk, so later processes load it in a moment. numba's own
+    import and start, which every process pays, is not counted.
+    """
+    calls: dict[str, list[Any]] = {"densify": [], "convert": [], "narrow": [], "pad": []}
+    for dtype in VALUE_DTYPES:
+        calls["densify"] += [("int32", values, dtype) for values in (None, dtype)]
+        calls["convert"] += [(wire, dtype, False) for wire in narrower(dtype)]
+        calls["narrow"] += [(dtype, wire) for wire in narrower(dtype)]
+        calls["pad"].append((dtype, "int32"))
+        if dtype.kind == "f":
+            scaled = [(wire, dtype, how) for wire in ("uint8", dtype) for how in (True, "channels")]
+            calls["convert"] += scaled
+    with place:
+        zeros = array_module(place).zeros
+        kernels.warm_up(convert=[("uint8", "float32", True)], zeros=zeros)
+        begin = time.perf_counter()
+        kernels.warm_up(**calls, zeros=zeros)
+        return time.perf_counter() - begin
 
 
 def _calls(variables: Sequence[Variable], is_sent: bool) -> dict[str, list[Any]]:

@@ -52,6 +52,7 @@ def warm_up(
     densify: Iterable[tuple[npt.DTypeLike, npt.DTypeLike | None, npt.DTypeLike]] = (),
     convert: Iterable[tuple[npt.DTypeLike, npt.DTypeLike, bool | Literal["channels"]]] = (),
     narrow: Iterable[tuple[npt.DTypeLike, npt.DTypeLike]] = (),
+    pad: Iterable[tuple[npt.DTypeLike, npt.DTypeLike]] = (),
     zeros: Callable[..., Any] = np.zeros,
 ) -> None:
     """Compile, or load from the disk cache, what later calls with these dtypes will run.
@@ -66,6 +67,7 @@ def warm_up(
         convert: (values, out) dtypes of `convert_values`, and whether it scales or shifts:
             ``"channels"`` if each channel by its own factor.
         narrow: (values, out) dtypes of `narrow_values`, which runs on the host.
+        pad: (values, offsets) dtypes of `pad_rows`, `unpad_rows` and `gather_sequences`.
         zeros: ``numpy.zeros`` or ``cupy.zeros``: whose kernels to warm, for the current device.
     """
     for index_dtype, value_dtype, out_dtype in densify:
@@ -80,3 +82,12 @@ def warm_up(
         convert_values(zeros(1, value_dtype), scale, shift, zeros(1, out_dtype), axis=axis)
     for value_dtype, out_dtype in narrow:
         narrow_values(np.zeros(1, value_dtype), np.zeros(1, out_dtype), np.zeros(1, np.int64))
+    for value_dtype, index_dtype in pad:
+        offsets, rows, padded = (
+            zeros(2, index_dtype),
+            zeros(0, value_dtype),
+            zeros((1, 1), value_dtype),
+        )
+        pad_rows(rows, offsets, 0, padded)
+        unpad_rows(padded, offsets, rows)
+        gather_sequences(rows, offsets, zeros(1, index_dtype), offsets, rows)

@@ -27,6 +27,14 @@ def test_info_names_the_extras_that_are_missing(capsys, monkeypatch):
     assert "gpufeed[scipy]" not in said
 
 
+def test_info_can_compile_all_kernels(capsys, monkeypatch):
+    warmed = []
+    monkeypatch.setattr("gpufeed.warm.warm_all", lambda place: warmed.append(place) or 1.25)
+    assert cli.main(["info", "--warm"]) == 0
+    assert "kernels for cpu: compiled or loaded in 1.2 s" in capsys.readouterr().out
+    assert list(map(str, warmed)) == ["cpu"]
+
+
 def test_info_knows_each_extra_that_the_package_asks_for():
     asked = {"cuda13"}
     for path in (REPOSITORY / "gpufeed").rglob("*.py"):

@@ -13,8 +13,9 @@ from gpufeed.device import virtual_devices
 from gpufeed.feeder import DataFeeder
 from gpufeed.kernels import cpu
 from gpufeed.places import CPUPlace, Place, as_place
+from gpufeed.tensor import LoDTensor
 from gpufeed.variables import Program, Variable, data, program_guard
-from gpufeed.warm import kernels, warm_up
+from gpufeed.warm import kernels, warm_all, warm_up
 
 
 def declare() -> list[Variable]:
@@ -50,6 +51,19 @@ def feed_after_warming(place: Place) -> None:
     feed = feeder.feed([([1], [(2, 0.5)], [0, 51, 255], [70_000], [[0] * 4, [255] * 4])])
     assert feed["pixels"].numpy().tolist() == [[0.0, pytest.approx(0.2), 1.0]]
     assert feed["price"].numpy()[0, 2] == 0.5
+    assert [kernel.signatures for kernel in compiled] == before
+
+
+def test_all_is_what_any_field_runs():
+    warm_all(CPUPlace())
+    compiled = [cpu._densify, cpu._scale, cpu._narrow, cpu._pad, cpu._unpad, cpu._gather]
+    before = [kernel.signatures[:] for kernel in compiled]
+    assert all(before)
+    with virtual_devices(1):
+        feed_after_warming(CPUPlace())
+    tensor = LoDTensor([7.0, 8.0], lod=[[0, 1, 2]])
+    LoDTensor.from_padded(*tensor.to_padded())
+    tensor.reverse()
     assert [kernel.signatures for kernel in compiled] == before
 
 
