@@ -158,6 +158,35 @@ def test_large_arrays_are_not_pickled_and_small_ones_are():
     assert len(encoded.data) < LARGE.nbytes
 
 
+ODD_DTYPES = [">i4", "M8[ns]", "U8", "O", [("x", "f4"), ("y", "i8")]]
+
+
+@pytest.mark.parametrize("dtype", ["?", "i1", "<u8", "f2", "<f4", "<c16", *ODD_DTYPES], ids=str)
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("is_writeable", [True, False])
+def test_an_array_is_encoded_as_pickling_would(dtype, order, is_writeable):
+    array = np.zeros((64, 512), dtype, order)
+    array.flags.writeable = is_writeable
+    buffers = []
+    pickled = pickle.dumps(array, 5, buffer_callback=buffers.append)
+    encoded = encode(array)
+    assert encoded.data == pickled
+    assert encoded.buffers == [buffer.raw() for buffer in buffers]
+
+
+class Mine(np.ndarray):
+    """An array of a type of its own."""
+
+
+def test_what_an_array_has_besides_goes_with_it():
+    tagged = np.zeros(LARGE.shape, np.dtype(LARGE.dtype, metadata={"unit": "m"}))
+    for array in (LARGE, tagged, LARGE.view(Mine)):  # after one of the same dtype and shape
+        encoded = encode(array)
+        again = pickle.loads(encoded.data, buffers=encoded.buffers)
+        assert type(again) is type(array)
+        assert again.dtype.metadata == array.dtype.metadata
+
+
 def test_read_only_arrays_stay_so(way):
     fixed = LARGE.copy()
     fixed.flags.writeable = False
