@@ -9,7 +9,7 @@ from gpufeed.checks import whole_number
 from gpufeed.collate import BatchPlan
 from gpufeed.columnar import Column
 from gpufeed.device import backend_for
-from gpufeed.device.staging import StagingPool
+from gpufeed.device.pool import StagingPool
 from gpufeed.errors import FieldError
 from gpufeed.kernels.checks import VALUE_DTYPES
 from gpufeed.places import CUDAPlace, Place, PlaceLike, as_place

@@ -10,7 +10,8 @@ from typing import Any
 from gpufeed.checks import positive_s, whole_number
 from gpufeed.collate import BatchPlan
 from gpufeed.device import backend_for, cuda_places
-from gpufeed.device.staging import Staging, StagingPool
+from gpufeed.device.pool import StagingPool
+from gpufeed.device.staging import Staging
 from gpufeed.errors import FieldError, PlaceError
 from gpufeed.feed import Feed
 from gpufeed.fields import FieldMap

@@ -28,7 +28,8 @@ from typing import Any
 
 from gpufeed.collate import BatchPlan
 from gpufeed.device.channel import Channel, EndOfChannel
-from gpufeed.device.staging import Staged, Staging, StagingPool
+from gpufeed.device.pool import StagingPool
+from gpufeed.device.staging import Staged, Staging
 from gpufeed.device.threads import ThreadGroup, close_iterator
 from gpufeed.errors import FieldError, ReaderError, ReaderTimeout
 from gpufeed.feed import Feed

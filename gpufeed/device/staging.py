@@ -19,20 +19,17 @@ waits for the consumer of another pass on that device.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from typing import Any, Generic, Protocol, TypeVar
-from weakref import WeakSet
 
 from gpufeed.device import backend_for
 from gpufeed.device.backend import Array, Backend, Event, Stream
 from gpufeed.device.host import aligned_bytes, root_view, view_at
 from gpufeed.device.slabs import POISON, Lease, SlabRing, poisoning
 from gpufeed.errors import PlaceError
-from gpufeed.places import CUDAPlace, Place
+from gpufeed.places import Place
 
 __all__ = [
     "DeviceStaging",
@@ -42,7 +39,6 @@ __all__ = [
     "Plan",
     "Staged",
     "Staging",
-    "StagingPool",
 ]
 
 MakeArray = Callable[[int, tuple[int, ...], object], Array]
@@ -333,86 +329,3 @@ class DeviceStaging:
         """End the pass."""
         self.device_ring.close()
         self.host_ring.close()
-
-
-class StagingPool:
-    """The stagings of one feeder, kept from pass to pass: slabs and streams live as long as it.
-
-    A staging serves one pass at a time. Two passes that run at once get one each.
-    """
-
-    def __init__(self) -> None:
-        self._idle: dict[tuple[int, Place, int | None], list[Staging]] = {}
-        self._all: WeakSet[Staging] = WeakSet()
-        self._streams: dict[Place, DeviceStreams] = {}
-        self._lock = threading.RLock()  # a finalizer that ends a pass may run inside it
-
-    def borrow(self, places: Sequence[Place], depth: int | None) -> list[Staging]:
-        """Take one staging for each place; a place may repeat.
-
-        Raises:
-            PlaceError: A place is a device that is not there.
-        """
-        return [self.take(slot, place, depth) for slot, place in enumerate(places)]
-
-    def take(self, slot: int, place: Place, depth: int | None) -> Staging:
-        """Take the staging of one place; ``slot`` tells places that repeat apart."""
-        with self._lock:
-            for idle in chain.from_iterable(self._idle.values()):
-                idle.open()  # feeds that were kept past the end of a pass may be gone by now,
-                idle.recycle()  # and their slabs are more than the next pass needs
-            mine = self._idle.get((slot, place, depth))
-            staging = mine.pop() if mine else None
-        if staging is None:
-            staging = self._make(place, depth)
-            with self._lock:
-                self._all.add(staging)
-        staging.open()
-        return staging
-
-    def _make(self, place: Place, depth: int | None) -> Staging:
-        if not isinstance(place, CUDAPlace):
-            return HostStaging(place, depth)
-        with self._lock:
-            streams = self._streams.get(place)
-            if streams is None:
-                streams = self._streams[place] = DeviceStreams(place)
-        return DeviceStaging(place, depth, streams)
-
-    def give_back(self, stagings: Sequence[Staging], depth: int | None) -> None:
-        """Return what `borrow` gave, once nobody produces or consumes with it any more."""
-        with self._lock:
-            for slot, staging in enumerate(stagings):
-                self._idle.setdefault((slot, staging.place, depth), []).append(staging)
-
-    @property
-    def num_held(self) -> int:
-        """Delivered feeds that were not taken back yet, the current ones included."""
-        with self._lock:
-            return sum(staging.rings[0].num_held for staging in self._all)
-
-    @property
-    def num_slabs(self) -> int:
-        """Slabs made so far."""
-        return sum(ring.num_made for ring in self._rings())
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all slabs, free and leased."""
-        return sum(ring.nbytes for ring in self._rings())
-
-    @property
-    def pinned_nbytes(self) -> int:
-        """Bytes of the page-locked slabs."""
-        with self._lock:
-            return sum(ring.nbytes for staging in self._all for ring in staging.rings[1:])
-
-    @property
-    def leased_nbytes(self) -> int:
-        """Bytes of the slabs of delivered feeds that were not taken back yet."""
-        with self._lock:
-            return sum(staging.rings[0].leased_nbytes for staging in self._all)
-
-    def _rings(self) -> list[SlabRing[Any]]:
-        with self._lock:
-            return [ring for staging in self._all for ring in staging.rings]

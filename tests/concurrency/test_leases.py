@@ -26,7 +26,7 @@ from support.feeding import (
 )
 
 import gpufeed.prefetch as prefetching
-from gpufeed.device import channel, slabs, staging, threads
+from gpufeed.device import channel, pool, slabs, threads
 from gpufeed.device.slabs import Slab, SlabRing, size_class
 from gpufeed.device.staging import DeviceStaging
 from gpufeed.device.virtual import VirtualStream, virtual_devices, virtual_stream
@@ -309,7 +309,7 @@ class TestRings:
     @pytest.mark.parametrize(
         ("module", "name"),
         [
-            *((module, "threading") for module in (channel, slabs, staging, prefetching)),
+            *((module, "threading") for module in (channel, pool, slabs, prefetching)),
             (threads, "_live_lock"),
             (base, "_passes_lock"),
         ],

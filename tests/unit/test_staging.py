@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from support.feeding import raw
 
+from gpufeed.device.pool import StagingPool
 from gpufeed.device.slabs import POISON, RingClosed
-from gpufeed.device.staging import DeviceStaging, HostStaging, StagingPool
+from gpufeed.device.staging import DeviceStaging, HostStaging
 from gpufeed.device.virtual import VirtualStream, virtual_devices, virtual_stream
 from gpufeed.errors import PlaceError
 from gpufeed.places import CPUPlace, CUDAPlace
