@@ -46,13 +46,17 @@ class ColumnarBatch:
             tensor or sparse rows along their top level. Taken as they are, without a copy.
 
     Raises:
-        FieldError: There is no column, one is something else, or they differ in their number of
-            samples.
+        FieldError: ``columns`` is no mapping, or empty, a column is something else, or they differ
+            in their number of samples.
     """
 
     __slots__ = ("_columns", "_num_samples")
 
     def __init__(self, columns: Mapping[str, Column]) -> None:
+        if not isinstance(columns, Mapping):
+            raise FieldError(
+                f"ColumnarBatch.columns must map names to columns, got {columns!r:.80}"
+            )
         self._columns = dict(columns)
         for name, column in self._columns.items():
             if not isinstance(column, (LoDTensor, SparseRows)) and not (

@@ -70,9 +70,8 @@ class DataProviderConverter:
     """
 
     def __init__(self, input_types: Sequence[InputType], place: PlaceLike = "cpu") -> None:
-        if not isinstance(input_types, (list, tuple)) or not all(
-            isinstance(kind, InputType) for kind in input_types
-        ):
+        is_list = isinstance(input_types, (list, tuple)) and len(input_types) > 0
+        if not is_list or not all(isinstance(kind, InputType) for kind in input_types):
             raise FieldError(
                 f"DataProviderConverter.input_types must be a list of input types, "
                 f"got {input_types!r}"

@@ -137,6 +137,7 @@ def test_columns_are_taken_as_they_are_and_stay(batch: ColumnarBatch) -> None:
     ("columns", "message"),
     [
         ({}, r"columns must hold equally many samples, got no column"),
+        (3, r"columns must map names to columns, got 3"),
         ({"x": np.zeros(2), "y": np.zeros(3)}, r"equally many samples, got x: 2, y: 3"),
         ({"x": [1, 2]}, r"columns\['x'\] must be a LoDTensor, .* got \[1, 2\]"),
         ({"x": np.array(5)}, r"columns\['x'\] must be .* with a first axis, got array\(5\)"),

@@ -168,7 +168,7 @@ def test_what_does_not_fit_is_named(kind, values, message):
         convert(kind, values)
 
 
-@pytest.mark.parametrize("given", [{"x": integer_value(3)}, integer_value(3), [3], "types"])
+@pytest.mark.parametrize("given", [{"x": integer_value(3)}, integer_value(3), [3], [], "types"])
 def test_types_are_a_list(given):
     with pytest.raises(FieldError, match=r"DataProviderConverter\.input_types must be a list"):
         DataProviderConverter(given)
