@@ -19,6 +19,7 @@ from support.feeding import (
     assert_holds,
     batch,
     held,
+    make_all_slabs,
     make_feeder,
     make_reader,
     num_device_slabs,
@@ -261,22 +262,30 @@ class TestRings:
         assert num_device_slabs(reader) == [prefetch + 2]
         assert reader.stats().num_slabs <= 2 * (prefetch + 2)
 
-    @pytest.mark.parametrize(("place", "num_rings"), [("cpu", 1), ("cuda:0", 2)])
-    def test_make_no_slab_in_steady_state(self, place, num_rings):
-        """Ten thousand ragged batches of a dozen size classes, the largest among the first few."""
-        lengths = np.random.default_rng(3).integers(1, 4000, 10_000)
-        lengths[50] = 4000
+    @pytest.mark.parametrize("place", ["cpu", "cuda:0"])
+    @pytest.mark.parametrize("are_there", [True, False], ids=["warm", "cold"])
+    def test_make_no_slab_in_steady_state(self, place, are_there):
+        """Ten thousand ragged batches of a dozen size classes, at first with and without slabs."""
+        num_steps, prefetch = 10_000 if are_there else 1000, 2
+        lengths = np.random.default_rng(3).integers(1, 4000, num_steps)
+        classes = {size_class(8 * int(length) + 1024) for length in lengths}
+        assert 8 < len(classes) < 16
         ids = np.zeros(4000, int)
         with virtual_devices(1):
             reader = make_feeder(place).decorate_reader(
-                lambda: ([(ids[:length], 0), (ids[:1], 1)] for length in lengths), prefetch=2
+                lambda: ([(ids[:length], 0), (ids[:1], 1)] for length in lengths),
+                prefetch=prefetch,
             )
-            made = [reader.stats().num_slabs for _ in reader]
-            assert len(made) == 10_000
-            assert made[-1] == made[1000]
-            classes = {size_class(8 * int(length) + 1024) for length in lengths[:1000]}
-            assert 8 < len(classes) < 16
-            assert made[-1] <= num_rings * 4 * len(classes)
+            if are_there:
+                make_all_slabs(reader, prefetch, max(classes))
+            before = reader.stats().num_slabs
+            num = sum(1 for _ in reader)
+            made = [ring.num_made for each in reader._pool._all for ring in each.rings]
+        assert num == num_steps
+        if are_there:
+            assert sum(made) == before == (prefetch + 2) * len(made)
+        else:  # at most one round of slabs for each class
+            assert max(made) <= (prefetch + 2) * len(classes)
 
     def test_make_one_round_a_size_class_where_sizes_grow(self):
         with virtual_devices(1):
