@@ -144,3 +144,22 @@ def test_a_late_reader_sees_its_own_rows() -> None:
     plain = make_feeder("cpu", True)
     for got, batch in zip(seen, batches, strict=True):
         np.testing.assert_array_equal(got, plain.feed(batch)["seen"].data)
+
+
+@pytest.mark.parametrize("densify", [True, "reuse"])
+def test_an_index_that_the_host_let_pass_is_an_error_when_the_feed_is_taken(
+    densify: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write_unchecked(column: Any, out: np.ndarray) -> None:
+        out[...] = np.concatenate(column._indices)
+
+    monkeypatch.setattr("gpufeed.columns.SparseColumn.write_indices", write_unchecked)
+    with virtual_devices(1), program_guard(Program()):
+        field = data("seen", [DIM], layout="sparse_binary", densify=densify)
+        feeder = DataFeeder([field], "cuda:0")
+        assert feeder.feed([([1],), ([2],)])["seen"].numpy().sum() == 2
+        with pytest.raises(ValueError, match=rf"must be in \[0, {DIM}\), got {DIM} at entry 1"):
+            feeder.feed([([1],), ([DIM],)])
+        for streams in feeder._pool._streams.values():  # the error holds them, and they it
+            streams.copy.close()
+            streams.unpack.close()

@@ -26,7 +26,17 @@ LAYERS = {
     "kernels": ["kernels"],
     "device": ["device", "workers"],
     "data": [
-        *("split", "interop", "ragged", "serialize", "tensor", "sparse", "columnar", "create"),
+        *(
+            "split",
+            "interop",
+            "ragged",
+            "serialize",
+            "sequences",
+            "tensor",
+            "sparse",
+            "columnar",
+            "create",
+        ),
         *("variables", "feed"),
     ],
     "readers": ["compression", "reader", "formats", "creator", "dataset"],
