@@ -18,12 +18,11 @@ reading costs the same in both, and ``check=True``.
 
 Command: ``python benchmarks faces``
 
-Last result (virtual machine, 2 cores of an Intel Xeon that other work kept busy, Python 3.11): CPU
-time over that of the decorators, medians of 20 rounds in turn: 0.93 to 1.04 in one thread and 0.96
-to 1.10 with threads, where a second run of the decorators gives 0.96 to 1.02 and 0.95 to 1.07. In
-the quietest rounds a batch of 128 takes 4 us more. Wall times say less: they spread by half. In CPU
-time of two times 15 rounds, ``train`` takes 1.01 and 1.03 of the loop, 1.04 and 1.05 with an event
-handler (6 to 9 us a batch, of 161), and the compatible feeder 1.01 and 1.00.
+Last result (virtual machine, 2 cores of an Intel Xeon that other work kept busy, Python 3.11): wall
+times spread by half, so CPU time over that of the decorators, medians of 9 to 15 rounds in turn:
+``provider`` 0.99 to 1.04 in one thread and 0.95 to 1.03 with threads, ``train`` 1.02, with an event
+handler 1.03 and 1.05 (4 to 7 us a batch, of 160), the compatible feeder 1.02. A second run of the
+decorators gives 0.99 to 1.02.
 """
 
 from __future__ import annotations
