@@ -5,9 +5,9 @@ samples of an endless pass. (1) One process yields the same array of 1 MiB again
 `isolate` and through `multiprocessing.Queue`; the floor copies it in this process. (2) A mapper
 that holds the GIL runs in two processes; the floor is two bare processes that run the same function
 and send nothing. (3) A mapper makes an array of 256 KiB, against torch's DataLoader with as many
-workers. (4) From calling a reader to its first sample; the floor starts a Python that does nothing.
-(5) The same, and then leaving the loop while the process is inside code that never returns; the
-column "- floor" is the time until it is gone.
+workers. (4) From calling a reader to its first sample; the floor starts a Python that does nothing
+and ends. (5) The same, and then leaving the loop while the process is inside code that never
+returns; the column "- floor" is the time until it is gone.
 
 Not measured: more workers than cores, samples of many small objects, and the copy to a GPU after.
 
@@ -31,6 +31,7 @@ import multiprocessing
 import subprocess
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -39,12 +40,13 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-from harness import Case
+from harness import Case, Timed
 
 from gpufeed.reader import isolate, xmap_readers
 
 drain: Callable[[Iterable[Any]], object] = partial(deque, maxlen=0)
 NUM_PROCESSES = 2
+BUFFER_SIZE = 64
 BATCH_NBYTES = 1 << 20
 ARRAY_NBYTES = 1 << 18
 
@@ -59,9 +61,11 @@ def cases() -> Iterator[Case]:
 
 
 def _start_case() -> Case:
-    def first(reader: Iterable[Any]) -> Any:
-        for sample in reader:
-            return sample
+    def first(reader: Callable[[], Any]) -> Timed:
+        begin = time.perf_counter()
+        with closing(reader()) as samples:
+            sample = next(samples)
+            return Timed((time.perf_counter() - begin) * 1e6, sample)
 
     return Case(
         name="first sample of a worker process",
@@ -70,11 +74,11 @@ def _start_case() -> Case:
             "isolate": lambda: first(isolate(partial(range, 1))),
             "xmap_readers, one process": lambda: first(_mapped(abs, 1, partial(range, 1))),
             "xmap_readers, two processes": lambda: first(_mapped(abs, 2, partial(range, 2))),
-            "isolate, an array": lambda: int(first(isolate(lambda: [np.zeros(9)]))[0]),
+            "isolate, an array": lambda: first(isolate(lambda: [np.zeros(9)])),
         },
         num_units=1,
         unit="start",
-        checksum=lambda sample: sample,
+        checksum=lambda sample: float(np.sum(sample)),
         target="at most 150,000 us",
     )
 
@@ -158,10 +162,11 @@ def _busy_case(stack: ExitStack) -> Case:
     num = 10_000
     bare = [stack.enter_context(_bare_process(num // NUM_PROCESSES)) for _ in range(NUM_PROCESSES)]
     mapped = {
-        f"xmap_readers, {'in order' if order else 'as done'}": stack.enter_context(
-            closing(_mapped(_busy, NUM_PROCESSES, itertools.count, order)())
+        f"xmap_readers, {'in order' if order else 'as done'}, {size} ahead": stack.enter_context(
+            closing(_mapped(_busy, NUM_PROCESSES, itertools.count, order, size)())
         )
         for order in (True, False)
+        for size in (BUFFER_SIZE, 4 * BUFFER_SIZE)
     }
 
     def run_bare() -> Iterator[int]:
@@ -243,5 +248,6 @@ def _mapped(
     num_processes: int,
     source: Callable[[], Iterable[Any]],
     order: bool = True,
+    buffer_size: int = BUFFER_SIZE,
 ) -> Any:
-    return xmap_readers(mapper, source, num_processes, 64, order, processes=True)
+    return xmap_readers(mapper, source, num_processes, buffer_size, order, processes=True)

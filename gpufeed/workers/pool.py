@@ -43,6 +43,9 @@ _SELF = -1
 START_TIMEOUT_S = 60.0
 # Enough for a worker to start with; its segment grows as it needs.
 _MIN_FREE_NBYTES = 4 << 20
+# What the user's own environment does not say. Where NumPy brings OpenBLAS, a thread a core waits
+# for work in a busy loop first, for tens of milliseconds: all of them, in each worker that starts.
+_ENVIRONMENT = {"OPENBLAS_THREAD_TIMEOUT": "4"}
 _ROOT = str(Path(__file__).parents[2])
 
 
@@ -390,4 +393,5 @@ def _start(control_fd: int, shared: Sequence[int]) -> subprocess.Popen[bytes]:
         stdin=subprocess.DEVNULL,
         pass_fds=shared,
         process_group=0,
+        env={**_ENVIRONMENT, **os.environ},
     )

@@ -369,3 +369,13 @@ def test_what_a_worker_cannot_unpickle_is_told():
     with pytest.raises(ValueError, match="no number") as caught:
         list(rd.isolate(lambda: [unhelpful]))
     assert "while a worker process unpickled" in "".join(caught.value.__notes__)
+
+
+def test_idle_blas_threads_of_a_worker_do_not_spin_unless_told_to(monkeypatch):
+    def spinning():
+        yield os.environ.get("OPENBLAS_THREAD_TIMEOUT")
+
+    monkeypatch.delenv("OPENBLAS_THREAD_TIMEOUT", raising=False)
+    assert list(rd.isolate(spinning)) == ["4"]
+    monkeypatch.setenv("OPENBLAS_THREAD_TIMEOUT", "20")
+    assert list(rd.isolate(spinning)) == ["20"]
