@@ -72,6 +72,8 @@ def _calls(variables: Sequence[Variable], is_sent: bool) -> dict[str, list[Any]]
             if variable.densify:
                 values = None if variable.layout == "sparse_binary" else dtype
                 calls["densify"].append((index_dtype(variable.dim), values, dtype))
+            if variable.densify == "reuse":  # which copies the entries
+                calls["convert"].append((*[index_dtype(variable.dim)] * 2, False))
             continue
         wires: list[Any] = [variable.wire_dtype or dtype]
         if variable.wire_dtype == "auto":
