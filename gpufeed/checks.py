@@ -78,8 +78,11 @@ def samples_of(reader: Callable[[], Iterable[T]]) -> Iterator[T]:
     ['a', 'b']
 
     Raises:
-        TypeError: That is no iterable, as when a function has forgotten its ``yield``.
+        TypeError: It cannot be called, or that is no iterable, as when a function has forgotten its
+            ``yield``.
     """
+    if not callable(reader):
+        raise TypeError(f"reader must be callable, got {reader!r:.80}")
     samples: Any = reader()
     try:
         return iter(samples)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import argparse
 import importlib.metadata
 import importlib.util
+import os
 import platform
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 
-from gpufeed.errors import GpufeedError
+from gpufeed.errors import FieldError, FormatError, GpufeedError
 
 __all__ = ["main", "positive"]
 
@@ -44,6 +46,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except GpufeedError as error:
         print(f"gpufeed: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # whoever reads has seen enough, as `head` has
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
+        return 1
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -80,7 +85,9 @@ def _parser() -> argparse.ArgumentParser:
     convert.add_argument("--compressor", choices=["none", "snappy", "gzip"], default="snappy")
     convert.add_argument("--dialect", choices=["fluid", "go"], default="fluid")
     inspect = commands.add_parser("inspect", help="show what is in files, and what is damaged")
-    inspect.add_argument("source", metavar="FILE", help="a path or pattern, or tag:path")
+    inspect.add_argument(
+        "sources", metavar="FILE", nargs="+", help="a path or pattern, or tag:path"
+    )
     return parser
 
 
@@ -109,6 +116,7 @@ def _convert(options: argparse.Namespace) -> None:
     from gpufeed.convert import SampleEncoder, write_records
     from gpufeed.creator.files import open as open_files
 
+    _require_recordio(options.target)
     encode = SampleEncoder("convert")
     num_records = write_records(
         options.target,
@@ -120,11 +128,23 @@ def _convert(options: argparse.Namespace) -> None:
     print(f"{options.target}: {num_records:,} records, {kind}")
 
 
+def _require_recordio(target: str) -> None:
+    """Refuse to write records over a file, or into a name, that is of another format."""
+    from gpufeed.formats import resolve
+
+    with suppress(FormatError):  # no format's name
+        form, _ = resolve(target)
+        if form.tag != "recordio":
+            raise FieldError(
+                f"convert.DST must be a RecordIO file, got {target} (of the format {form.tag})"
+            )
+
+
 def _inspect(options: argparse.Namespace) -> int:
     from gpufeed.inspection import inspect_files
 
     num_faults = 0
-    for report in inspect_files(options.source):
+    for report in chain.from_iterable(map(inspect_files, options.sources)):
         print(report)
         num_faults += report.num_faults
     return 1 if num_faults else 0

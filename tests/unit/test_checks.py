@@ -78,6 +78,11 @@ def test_a_reader_must_return_an_iterable():
         samples_of(lambda: forgets_to_yield)
 
 
+def test_a_reader_must_be_callable():
+    with pytest.raises(TypeError, match=r"^reader must be callable, got \[1, 2\]$"):
+        samples_of([1, 2])
+
+
 def test_an_iterable_that_fails_by_itself_keeps_its_error():
     class Broken:
         def __iter__(self):

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -71,6 +73,22 @@ def test_convert_and_inspect(tmp_path, capsys):
     assert "chunks: 1 (fluid, none)" in said
 
 
+def test_inspect_takes_what_a_shell_makes_of_a_pattern(tmp_path, capsys):
+    paths = [tmp_path / "a.csv", tmp_path / "b.csv"]
+    for path in paths:
+        path.write_text("name,age\nAda,36\n")
+    assert cli.main(["inspect", *map(str, paths)]) == 0
+    assert capsys.readouterr().out.count("samples: 1") == 2
+
+
+def test_a_reader_of_the_output_may_leave(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("name,age\nAda,36\n")
+    script = f"{sys.executable} -W error -m gpufeed inspect {f'{path} ' * 2000} | head -n 1"
+    done = subprocess.run(script, shell=True, cwd=REPOSITORY, capture_output=True, text=True)
+    assert (done.stdout.count("\n"), done.stderr) == (1, "")
+
+
 def test_inspect_tells_damage_by_its_exit_status(tmp_path, capsys):
     path = tmp_path / "a.rec"
     path.write_bytes(b"no chunk, no chunk, no chunk")
@@ -81,3 +99,14 @@ def test_inspect_tells_damage_by_its_exit_status(tmp_path, capsys):
     assert "none.rec: no such file" in capsys.readouterr().err
     assert cli.main(["convert", str(tmp_path / "none.csv"), str(tmp_path / "b"), *NONE]) == 2
     assert not (tmp_path / "b").exists()
+
+
+@pytest.mark.parametrize("name", ["a.csv", "b.txt", "c.npz.gz"])
+def test_convert_writes_no_records_into_a_file_of_another_format(tmp_path, capsys, name):
+    source = tmp_path / "a.csv"
+    source.write_text("name,age\nAda,36\n")
+
+    assert cli.main(["convert", str(source), str(tmp_path / name), *NONE]) == 2
+    assert f"{name} (of the format " in capsys.readouterr().err
+    assert source.read_text() == "name,age\nAda,36\n"
+    assert list(tmp_path.iterdir()) == [source]
