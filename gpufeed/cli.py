@@ -35,14 +35,17 @@ _EXTRAS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status.
 
-    That is 0, or 1 where ``inspect`` finds damage, or 2 after an error of gpufeed's own.
+    That is 0; 1 where ``inspect`` finds damage, or nobody reads the output to its end; 2 after an
+    error of gpufeed's own.
 
     Args:
         argv: Arguments without the program's name; None takes the process's own.
     """
     options = _parser().parse_args(argv)
     try:
-        return _run(options)
+        status = _run(options)
+        sys.stdout.flush()  # or a pipe that is closed would be found at exit
+        return status
     except GpufeedError as error:
         print(f"gpufeed: {error}", file=sys.stderr)
         return 2
