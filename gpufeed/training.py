@@ -48,6 +48,9 @@ _PASSING_ON = {
 class BeginPass:
     """A pass begins.
 
+    >>> BeginPass(0)
+    BeginPass(pass_id=0)
+
     Attributes:
         pass_id: Its number, from 0.
     """
@@ -58,6 +61,9 @@ class BeginPass:
 @dataclass(frozen=True)
 class BeginIteration:
     """A feed is there; ``step`` is called next.
+
+    >>> BeginIteration(0, batch_id=3)
+    BeginIteration(pass_id=0, batch_id=3)
 
     Attributes:
         pass_id: Number of the pass.
@@ -71,6 +77,10 @@ class BeginIteration:
 @dataclass(frozen=True)
 class EndIteration:
     """``step`` has returned.
+
+    >>> event = EndIteration(0, 3, {"cost": 0.5, "error": 0.1}, state_dict=dict)
+    >>> event.cost, event.metrics["error"]
+    (0.5, 0.1)
 
     Attributes:
         pass_id: Number of the pass.
@@ -100,6 +110,9 @@ class EndIteration:
 @dataclass(frozen=True)
 class EndPass:
     """A pass has ended.
+
+    >>> EndPass(0, state_dict=dict)
+    EndPass(pass_id=0)
 
     Attributes:
         pass_id: Its number, from 0.
