@@ -1,4 +1,4 @@
-"""Samples into lists of given sizes: plain mini-batches, and the blocks that are reordered."""
+"""Samples into lists of given sizes, and out of them: mini-batches, blocks that are reordered."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice, repeat
 from typing import TypeVar
 
-__all__ = ["blocks"]
+__all__ = ["blocks", "emptied"]
 
 T = TypeVar("T")
 
@@ -37,3 +37,15 @@ def blocks(
             yield block
         if not is_full:
             return
+
+
+def emptied(block: list[T]) -> Iterator[T]:
+    """Yield the samples of a list, and keep none that the consumer has dropped.
+
+    >>> block = ["a", "b"]
+    >>> list(emptied(block)), block
+    (['a', 'b'], [])
+    """
+    block.reverse()
+    while block:
+        yield block.pop()

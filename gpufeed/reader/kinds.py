@@ -15,6 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from gpufeed.device.threads import close_iterator
 from gpufeed.reader.base import AnyReader, Reader, drain, reading
+from gpufeed.reader.blocks import emptied
 
 __all__ = ["OpensRows", "reading_samples"]
 
@@ -71,17 +72,11 @@ def reading_samples(
 def _without(first: list[Any], source: Iterator[Any], skip: int) -> tuple[Iterator[Any], bool]:
     """Join the first thing and the others, drop the first ``skip`` samples, tell their kind."""
     is_columnar = bool(first) and _is_columnar(first[0])
-    samples = chain(_emptied(first), source)
+    samples = chain(emptied(first), source)
     if is_columnar:
         return _rows(samples, skip), True
     drain(samples, skip)
     return samples, False
-
-
-def _emptied(samples: list[Any]) -> Iterator[Any]:
-    """Yield what a list holds, and keep none of it."""
-    while samples:
-        yield samples.pop(0)
 
 
 def _is_columnar(sample: object) -> bool:

@@ -22,6 +22,7 @@ import numpy.typing as npt
 from gpufeed.checks import whole_number
 from gpufeed.errors import FieldError
 from gpufeed.reader.base import AnyReader, Reader, count_of, counts_of, drain, reading
+from gpufeed.reader.blocks import emptied
 
 __all__ = ["interleave", "mix"]
 
@@ -130,7 +131,7 @@ class _Merge(Reader[T]):
                 else:
                     if not first:
                         return None
-                    source = chain(_emptied(first), source)
+                    source = chain(emptied(first), source)
             sources.append(source)
         return sources
 
@@ -205,8 +206,3 @@ def _is_weight(value: Any) -> bool:
 
 def _raise(error: Exception) -> Any:
     raise error
-
-
-def _emptied(samples: list[T]) -> Iterator[T]:
-    while samples:
-        yield samples.pop()
