@@ -1,8 +1,9 @@
 import pickle
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
-from support.feeding import batch, make_feeder, make_reader
+from support.feeding import batch, held, make_feeder, make_reader
 
 from gpufeed.device.virtual import VirtualStream, virtual_devices, virtual_stream
 from gpufeed.errors import FieldError, PlaceError, ReaderError
@@ -235,11 +236,11 @@ class TestStreams:
         with virtual_devices(1, seed=9, jitter=True):
             yield
 
-    def replay_on_every_feed(self, prefetch=2, steps=24):
+    def replay_on_every_feed(self, prefetch=2, steps=24, hold=lambda stream: nullcontext()):
         """Capture what reads the feed once, and replay it for every step without looking back."""
         reader = make_static("cuda:0", steps, of_any_size, prefetch=prefetch)
         seen, graph = [], None
-        with virtual_stream("cuda:0") as stream:
+        with virtual_stream("cuda:0") as stream, hold(stream):
             for feed in reader:
                 if graph is None:
                     arrays = [feed["ids"].data, feed["label"].data, feed["ids"].cu_seqlens()]
@@ -264,26 +265,31 @@ class TestStreams:
         monkeypatch.setattr(
             StaticSlot, "update", lambda self, feed, consumers: update(self, feed, [])
         )
-        with pytest.raises(AssertionError):
-            self.replay_on_every_feed()
+        with pytest.raises(AssertionError):  # as many steps as can be taken while it is held
+            self.replay_on_every_feed(prefetch=2, steps=4, hold=held)
 
-    def read_on_a_side_stream(self):
+    def read_on_a_side_stream(self, *, is_waited_for):
+        """Read every step on another stream, which is held until all have been taken."""
         seen, side = [], VirtualStream()
         with virtual_stream("cuda:0") as stream:
-            for feed in make_static("cuda:0", 24):
-                side.wait(stream.record())
-                label = feed["label"].data
-                side.call(lambda label=label: seen.append(int(label[0, 0])))
-                feed["label"].record_stream(side)
+            with held(side):
+                for feed in make_static("cuda:0", 24):
+                    side.wait(stream.record())
+                    label = feed["label"].data
+                    side.call(lambda label=label: seen.append(int(label[0, 0])))
+                    feed["label"].record_stream(side)
+                if not is_waited_for:
+                    stream.synchronize()
+            side.synchronize()
         side.close()
         return seen
 
     def test_a_recorded_stream_is_waited_for(self):
-        assert self.read_on_a_side_stream() == list(range(24))
+        assert self.read_on_a_side_stream(is_waited_for=True) == list(range(24))
 
     def test_and_has_to_be(self, monkeypatch):
         monkeypatch.setattr(StaticSlot, "_wait_for_readers", lambda self, consumers: None)
-        assert self.read_on_a_side_stream() != list(range(24))
+        assert self.read_on_a_side_stream(is_waited_for=False) == [23] * 24
 
     def test_another_stream_for_each_step(self):
         feeds, seen = make_static("cuda:0", 12)(), []
