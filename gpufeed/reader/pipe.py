@@ -151,7 +151,7 @@ class _Command:
             raise ReaderError(f"{self} cannot be started: {error}") from error
         # A pipe is buffered, which the type of `Popen.stdout` does not say.
         self.output = cast("io.BufferedReader", self._process.stdout)
-        self.end = finalize(self, _end, self._process, self._errors)
+        self.end = finalize(self, _end, os.getpid(), self._process, self._errors)
 
     def __str__(self) -> str:
         return f"PipeReader of {shlex.join(self._arguments)}"
@@ -173,8 +173,10 @@ class _Command:
         raise ReaderError(f"{self} {how}" + (f"; the end of its stderr: {said}" if said else ""))
 
 
-def _end(process: subprocess.Popen[bytes], errors: IO[bytes]) -> None:
+def _end(owner: int, process: subprocess.Popen[bytes], errors: IO[bytes]) -> None:
     """Kill what still runs and reap it; a command that has ended is left alone."""
+    if os.getpid() != owner:  # a fork of the process whose command it is, at its end
+        return
     if process.returncode is None:
         # Not reaped yet, so that its number stands for it and for no other process.
         with suppress(ProcessLookupError, PermissionError):

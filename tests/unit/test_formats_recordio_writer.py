@@ -258,6 +258,23 @@ def test_options_are_checked_before_there_is_a_file(tmp_path, options, message) 
     assert os.listdir(tmp_path) == []
 
 
+def test_a_fork_of_the_process_leaves_the_file_alone_when_it_ends(tmp_path: Path) -> None:
+    script = f"""
+import os
+from gpufeed import RecordIOWriter
+
+with RecordIOWriter({str(tmp_path / "a.rec")!r}, compressor="none") as writer:
+    writer.write(b"one")
+    if os.fork() == 0:
+        import atexit
+        atexit._run_exitfuncs()
+        os._exit(0)
+    os.wait()
+"""
+    subprocess.run([sys.executable, "-W", "error", "-c", script], check=True)
+    assert os.listdir(tmp_path) == ["a.rec"]
+
+
 @pytest.mark.parametrize(
     ("path", "message"),
     [

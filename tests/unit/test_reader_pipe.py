@@ -291,3 +291,20 @@ def test_zstd_that_is_not_installed_names_the_extra(monkeypatch) -> None:
 
 def test_first_lines_of_an_endless_command() -> None:
     assert list(firstn(PipeReader("yes"), 3)) == ["y", "y", "y"]
+
+
+def test_a_fork_of_the_process_leaves_the_command_alone_when_it_ends() -> None:
+    script = """
+import os
+from itertools import islice
+from gpufeed.reader import PipeReader
+
+lines = PipeReader("yes")()
+next(lines)
+if os.fork() == 0:
+    raise SystemExit
+os.wait()
+print(len(list(islice(lines, 500_000))))
+"""
+    ended = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, check=True)
+    assert ended.stdout == b"500000\n"

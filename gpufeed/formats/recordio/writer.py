@@ -104,7 +104,7 @@ class RecordIOWriter:
         self._tensors: list[LoDTensor] = []
         self._file = _create(self.path)
         self._is_open = True
-        self._abandon = finalize(self, _abandon, self._file, self.path)
+        self._abandon = finalize(self, _abandon, os.getpid(), self._file, self.path)
 
     def write(self, record: bytes | bytearray | memoryview) -> None:
         """Add a record.
@@ -254,7 +254,9 @@ def _remove(file: BinaryIO) -> None:
         os.remove(file.name)
 
 
-def _abandon(file: BinaryIO, path: str) -> None:
+def _abandon(owner: int, file: BinaryIO, path: str) -> None:
+    if os.getpid() != owner:  # a fork of the process that writes
+        return
     _remove(file)
     warnings.warn(
         f"RecordIOWriter of {path} was not closed, and is forgotten",
