@@ -7,27 +7,29 @@ that holds the GIL runs in two processes; the floor is two bare processes that r
 and send nothing. (3) A mapper makes an array of 256 KiB, against torch's DataLoader with as many
 workers. (4) From calling a reader to its first sample; the floor starts a Python that does nothing
 and ends. (5) The same, and then leaving the loop while the process is inside code that never
-returns; the column "- floor" is the time until it is gone.
+returns; the column "- floor" is the time until it is gone. (1) to (3) are told in processor time
+of all processes too, which says more than wall time where other programs want the same cores.
 
 Not measured: more workers than cores, samples of many small objects, and the copy to a GPU after.
 
 Command: ``python benchmarks processes``
 
-Last result (virtual machine, 2 cores of an AMD EPYC shared with other work, load 3 to 5, Python
-3.11.7): first sample after 72 ms from `isolate`, 73 and 100 ms from one and two processes of
-`xmap_readers`, and 193 ms where the process imports NumPy to make an array (missed; a Python that
-does nothing took 49 ms in that run, and 40 ms on the idle machine). Leaving takes 105 ms, of which
-100 are the grace that a worker has to end by itself. A batch of 1 MiB takes 211 us, 3.2 times a
-copy and 13 times less than `multiprocessing.Queue` (both missed: waking a process for every batch
-costs as much as its copy). A mapper that holds the GIL takes 0.92 to 1.17 times the two bare
-processes, in order, by the medians of five runs that vary by half from round to round.
-Arrays of 256 KiB take 144 us, torch's DataLoader 9 times as long.
+Last result (virtual machine, 2 cores shared with other work, load 3 to 4, Python 3.11.7): first
+sample after 51 ms from `isolate`, 50 ms from one process of `xmap_readers` and from two, and 125 ms
+where the process imports NumPy to make an array; a Python that does nothing took 45 ms. Leaving
+takes 107 ms, of which 100 are the grace that a worker has to end by itself. A batch of 1 MiB takes
+199 us (134 in a quieter run), 3.4 times a copy and 11 times less than `multiprocessing.Queue`: both
+missed. In processor time it is 195 us, of both processes, to 55 of the copy. A mapper that holds
+the GIL takes 1.31 to 1.34 times the two bare processes with 64 samples ahead and 1.11 to 1.16 with
+256, by wall time that varies by a third; in processor time 1.32 and 1.19, so 0.9 of the floor is
+missed by either. Arrays of 256 KiB take 94 us, torch's DataLoader 10.7 times as long.
 """
 
 from __future__ import annotations
 
 import itertools
 import multiprocessing
+import os
 import subprocess
 import sys
 import threading
@@ -35,8 +37,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -57,7 +61,38 @@ def cases() -> Iterator[Case]:
     yield _leave_case()
     for case in (_transport_case, _busy_case, _array_case):
         with ExitStack() as stack:
-            yield case(stack)
+            made = case(stack)
+            yield made
+            if Path("/proc/self/task").exists():
+                yield _in_processor_time(made)
+
+
+def _in_processor_time(case: Case) -> Case:
+    return replace(
+        case,
+        name=f"{case.name}: processor time",
+        contestants={
+            name: partial(_processor_time, contestant)
+            for name, contestant in case.contestants.items()
+        },
+        checksum=lambda result: result,
+        finish=None,
+        target="",
+    )
+
+
+def _processor_time(contestant: Callable[[], Iterable[Any]]) -> Timed:
+    before = _processor_us()
+    drain(contestant())
+    return Timed(_processor_us() - before, None)
+
+
+def _processor_us() -> float:
+    """Return the processor time that this process and its children have had so far."""
+    children = Path("/proc/self/task").glob("*/children")
+    pids = [os.getpid(), *(int(pid) for file in children for pid in file.read_text().split())]
+    # The number of a process's clock: the system's MAKE_PROCESS_CPUCLOCK(pid, CPUCLOCK_SCHED).
+    return sum(time.clock_gettime_ns(~pid << 3 | 2) for pid in pids) / 1e3
 
 
 def _start_case() -> Case:
