@@ -1,9 +1,10 @@
 """Lines from a command: what a program writes to its standard output, as it writes it.
 
 Lifetime: a pass starts the command and ends it. Leaving the loop early, dropping the iterator or
-ending the interpreter kills the command with everything in its process group and reaps it. No
-thread is needed for that: what it writes to stderr goes to a temporary file, whose end is quoted
-when it fails.
+ending the interpreter kills the command with everything in its process group and reaps it. A
+command may have nothing to say for long: where a thread of another stage waits for it, that stage's
+end kills it, too, and so wakes the thread. What it writes to stderr goes to a temporary file, whose
+end is quoted when it fails.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from weakref import finalize
 
 from gpufeed.checks import whole_number
 from gpufeed.compression import COMPRESSIONS, damage_of, decompressed
+from gpufeed.device.threads import ClosedEarly, ThreadGroup
 from gpufeed.errors import FieldError, FormatError, MissingFile, ReaderError
 from gpufeed.reader.base import Reader, drain
 
@@ -99,11 +101,13 @@ class PipeReader(Reader[str]):
     def _run(self, line_break: str | None) -> Generator[str, None, None]:
         command = _Command(self._arguments)
         try:
-            blocks = self._blocks(command)
-            if line_break is None:
-                yield from _decoded(blocks, command)
-            else:
-                yield from _lines(blocks, line_break.encode(), command)
+            # A group without threads: it is closed with the stage on whose thread this runs.
+            with ThreadGroup(self.name, command):
+                blocks = self._blocks(command)
+                if line_break is None:
+                    yield from _decoded(blocks, command)
+                else:
+                    yield from _lines(blocks, line_break.encode(), command)
         finally:
             command.end()
 
@@ -119,7 +123,7 @@ class PipeReader(Reader[str]):
                 yield from iter(lambda: stream.read1(nbytes), b"")
         except damage as error:
             # Data that ends too early does so because the command ended.
-            if isinstance(error, EOFError):
+            if isinstance(error, EOFError) or command.is_closed:
                 command.check_ended()
             raise FormatError(f"{command}: cannot be read: {error}") from error
         command.check_ended()
@@ -130,10 +134,13 @@ class _Command:
 
     Attributes:
         output: What it writes.
+        is_closed: Whether it was killed because nobody wants what it writes.
     """
 
     def __init__(self, arguments: list[str]) -> None:
         self._arguments = arguments
+        self.is_closed = False
+        self._owner = os.getpid()
         self._errors = TemporaryFile()  # noqa: SIM115 - closed with the command
         try:
             # With a process group of its own, all of a pipeline can be killed.
@@ -151,18 +158,26 @@ class _Command:
             raise ReaderError(f"{self} cannot be started: {error}") from error
         # A pipe is buffered, which the type of `Popen.stdout` does not say.
         self.output = cast("io.BufferedReader", self._process.stdout)
-        self.end = finalize(self, _end, os.getpid(), self._process, self._errors)
+        self.end = finalize(self, _end, self._owner, self._process, self._errors)
 
     def __str__(self) -> str:
         return f"PipeReader of {shlex.join(self._arguments)}"
+
+    def close(self) -> None:
+        """Kill the command, so that its output ends; idempotent, from any thread."""
+        self.is_closed = True
+        _kill(self._owner, self._process)
 
     def check_ended(self) -> None:
         """Wait for the end of the command, which has closed its output.
 
         Raises:
             ReaderError: It failed.
+            ClosedEarly: It was killed by `close`.
         """
         status = self._process.wait()
+        if self.is_closed:
+            raise ClosedEarly
         if status == 0:
             return
         how = f"ended with exit status {status}"
@@ -175,16 +190,19 @@ class _Command:
 
 def _end(owner: int, process: subprocess.Popen[bytes], errors: IO[bytes]) -> None:
     """Kill what still runs and reap it; a command that has ended is left alone."""
-    if os.getpid() != owner:  # a fork of the process whose command it is, at its end
-        return
-    if process.returncode is None:
-        # Not reaped yet, so that its number stands for it and for no other process.
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
+    _kill(owner, process)
     assert process.stdout is not None
     process.stdout.close()
     process.wait()
     errors.close()
+
+
+def _kill(owner: int, process: subprocess.Popen[bytes]) -> None:
+    # A fork of the process whose command it is ends without it.
+    if process.returncode is None and os.getpid() == owner:
+        # Not reaped yet, so that its number stands for it and for no other process.
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def _arguments(command: str | Sequence[str]) -> list[str]:

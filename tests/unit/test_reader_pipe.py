@@ -15,7 +15,7 @@ from support.readers import taken_until
 
 from gpufeed.compression import COMPRESSIONS
 from gpufeed.errors import FieldError, FormatError, MissingExtra, MissingFile, ReaderError
-from gpufeed.reader import PipeReader, batch, firstn
+from gpufeed.reader import PipeReader, batch, buffered, cache, firstn, xmap_readers
 from gpufeed.testing import assert_resumes_exactly
 
 TEXT = "one\n\nzwei: ä\u20ac\U0001f600\r\nlast"
@@ -308,3 +308,30 @@ print(len(list(islice(lines, 500_000))))
 """
     ended = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, check=True)
     assert ended.stdout == b"500000\n"
+
+
+QUIET = ["sh", "-c", "echo begun; exec sleep 1000"]
+
+
+@pytest.mark.parametrize(
+    "stage",
+    [
+        lambda reader: buffered(reader, 2),
+        lambda reader: buffered(buffered(reader, 1), 1),
+        lambda reader: xmap_readers(str, reader, 2, 2, order=True),
+    ],
+)
+def test_a_thread_that_waits_for_a_quiet_command_ends_with_its_stage(stage) -> None:
+    lines = stage(PipeReader(QUIET))()
+    assert next(lines) == "begun"
+
+    lines.close()  # would warn of a thread that still waits, and leave it and the command
+
+
+def test_a_cache_does_not_take_a_killed_command_for_the_end() -> None:
+    kept = cache(PipeReader(QUIET), lazy=True)
+    lines = buffered(kept, 2)()
+    assert next(lines) == "begun"
+
+    lines.close()
+    assert kept.count() is None
