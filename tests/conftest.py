@@ -8,6 +8,9 @@ import os
 import pytest
 from hypothesis import settings
 
+# Run by an interpreter that has the reference installed, and holding no doctests.
+collect_ignore = ["support/reference_script.py", "support/reference_worker.py"]
+
 # In an installed gpufeed an entry point names it too, which is the same plugin and not a second.
 pytest_plugins = ["gpufeed.pytest_plugin"]
 
