@@ -68,7 +68,14 @@ if TYPE_CHECKING:
         random_data_generator,
     )
     from gpufeed.tensor import LoDTensor
-    from gpufeed.training import BeginIteration, BeginPass, EndIteration, EndPass, train
+    from gpufeed.training import (
+        BeginIteration,
+        BeginPass,
+        EndIteration,
+        EndPass,
+        present_places,
+        train,
+    )
     from gpufeed.variables import (
         Program,
         Variable,
@@ -134,6 +141,7 @@ __all__ = [
     "observe",
     "open_files",
     "open_recordio_file",
+    "present_places",
     "program_guard",
     "provider",
     "py_reader",
@@ -183,7 +191,14 @@ _HOMES = {
         "random_data_generator",
     ),
     "tensor": ("LoDTensor",),
-    "training": ("BeginIteration", "BeginPass", "EndIteration", "EndPass", "train"),
+    "training": (
+        "BeginIteration",
+        "BeginPass",
+        "EndIteration",
+        "EndPass",
+        "present_places",
+        "train",
+    ),
     "variables": (
         "Program",
         "Variable",

@@ -15,7 +15,6 @@ import gpufeed as gf
 from gpufeed.demo.models import Rows
 from gpufeed.examples.files import arguments, data_folder, made_census
 from gpufeed.examples.learner import Learner
-from gpufeed.training import present_places
 
 NUM_FEATURES = 123
 
@@ -34,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             gf.data("row", [NUM_FEATURES], layout="sparse_binary", densify=True),
             gf.data("label", [1], "int64"),
         ]
-        place = present_places()[0]
+        place = gf.present_places()[0]
         feeder = gf.DataFeeder(fields, place)
         training = gf.batch(gf.reader.shuffle(rows("a9a"), 50_000, seed=1), options.batch_size)
         feeds = feeder.decorate_reader(training, prefetch=2)

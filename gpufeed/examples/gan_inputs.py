@@ -19,7 +19,7 @@ import gpufeed as gf
 from gpufeed.demo.models import Images
 from gpufeed.examples.files import arguments, data_folder, made_mnist
 from gpufeed.examples.learner import Learner
-from gpufeed.training import Event, present_places
+from gpufeed.training import Event
 
 
 def noise(num_pixels: int) -> Iterator[Any]:
@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         for name in ("true_label", "false_label"):
             gf.data(name, [1], "int64")
 
-        place = present_places()[0]
+        place = gf.present_places()[0]
         learner = Learner(Images(pixels=784, classes=2, hidden=16), [place])
         costs: list[float] = []
 

@@ -16,7 +16,7 @@ import gpufeed as gf
 from gpufeed.demo.models import Images
 from gpufeed.examples.files import arguments, data_folder, made_mnist
 from gpufeed.examples.learner import Learner
-from gpufeed.training import Event, present_places
+from gpufeed.training import Event
 
 NUM_HELD_OUT = 300
 
@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
         # What a feed holds: the batch dimension is put in front of these shapes.
         fields = [gf.data("image", [784]), gf.data("label", [1], "int64")]
-        place = present_places()[0]
+        place = gf.present_places()[0]
         learner = Learner(Images(pixels=784, classes=10), [place])
 
         feeder = gf.DataFeeder(fields, place)

@@ -16,13 +16,13 @@ import gpufeed as gf
 from gpufeed.demo.models import Images
 from gpufeed.examples.files import arguments, data_folder, made_mnist
 from gpufeed.examples.learner import Learner
-from gpufeed.training import Event, present_places
+from gpufeed.training import Event
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Train on all devices there are, or on two virtual ones."""
     options = arguments(__doc__, argv)
-    has_device = present_places() != [gf.CPUPlace()]
+    has_device = gf.present_places() != [gf.CPUPlace()]
     with (
         data_folder(options.data, made_mnist) as folder,
         nullcontext() if has_device else gf.virtual_devices(2),

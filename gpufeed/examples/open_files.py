@@ -18,7 +18,6 @@ from gpufeed.convert import convert_reader_to_recordio_files
 from gpufeed.demo.models import Images
 from gpufeed.examples.files import arguments, data_folder, made_mnist
 from gpufeed.examples.learner import Learner
-from gpufeed.training import present_places
 
 RECORDS_A_FILE = 250
 MAX_IMAGES = 2500
@@ -53,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             reader = gf.layers.double_buffer(reader)
             image, label = gf.layers.read_file(reader)  # type: ignore[misc] # two, so a list
 
-        place = present_places()[0]
+        place = gf.present_places()[0]
         executor = gf.Executor(place)
         executor.run(startup)
         learner = Learner(Images(pixels=784, classes=10), [place])

@@ -20,7 +20,6 @@ from gpufeed.demo.models import Images
 from gpufeed.examples.files import arguments, data_folder, made_mnist
 from gpufeed.examples.learner import Learner
 from gpufeed.provider import CacheType, Settings, dense_vector, integer_value, provider
-from gpufeed.training import present_places
 
 NUM_FILES = 4
 MAX_IMAGES = 2000  # as text they take nine bytes a pixel
@@ -59,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         test = process(files[-1:], is_train=False)
 
         # The input types say what a feed holds, so a provider makes its own feeder.
-        place = present_places()[0]
+        place = gf.present_places()[0]
         feeds = train.feeder(place).decorate_reader(train.batches(options.batch_size))
         held_out = test.feeder(place).decorate_reader(test.batches(options.batch_size))
 

@@ -19,7 +19,6 @@ from gpufeed.demo.models import Sentences
 from gpufeed.examples.files import arguments, data_folder, made_reviews
 from gpufeed.examples.learner import Learner
 from gpufeed.provider import Settings, integer_value, integer_value_sequence, provider
-from gpufeed.training import present_places
 
 NUM_WORDS, HELD_OUT = 5000, 10  # every tenth sentence is held out
 
@@ -66,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         train = process([train_file], is_train=True, seed=1, dictionary=words)
         test = process([test_file], is_train=False, dictionary=words)
 
-        place = present_places()[0]
+        place = gf.present_places()[0]
         feeds = train.feeder(place).decorate_reader(train.batches(options.batch_size))
         held_out = test.feeder(place).decorate_reader(test.batches(options.batch_size))
         learner = Learner(Sentences(words=len(words), classes=2), [place])

@@ -19,7 +19,7 @@ import gpufeed as gf
 from gpufeed.demo.models import Sentences
 from gpufeed.examples.files import arguments, data_folder, made_reviews
 from gpufeed.examples.learner import Learner
-from gpufeed.training import Event, present_places
+from gpufeed.training import Event
 
 NUM_WORDS = 5000
 NUM_HELD_OUT = 100  # of each kind
@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             return gf.batch(gf.reader.map_readers(encode, reader), max_tokens=WORDS_A_BATCH)
 
         fields = [gf.data("words", [1], "int64", lod_level=1), gf.data("label", [1], "int64")]
-        place = present_places()[0]
+        place = gf.present_places()[0]
         learner = Learner(Sentences(words=len(numbers) + 1, classes=2), [place])
         test = gf.DataFeeder(fields, place).decorate_reader(batches(held_out))
 

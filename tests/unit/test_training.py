@@ -15,7 +15,6 @@ from support.readers import BrokenError, Watched, failing, function_names
 
 import gpufeed as gf
 from gpufeed.errors import FieldError, PlaceError, ReaderError
-from gpufeed.training import present_places
 
 NUM_SAMPLES = 10
 
@@ -399,7 +398,7 @@ class TestPlaces:
     def test_by_default_the_first_device_there_is(self):
         places = []
         with gf.virtual_devices(2):
-            assert [str(place) for place in present_places()] == ["cuda:0", "cuda:1"]
+            assert [str(place) for place in gf.present_places()] == ["cuda:0", "cuda:1"]
             train(samples, 10, step=lambda feed: places.append(str(feed.place)), places=None)
         assert places == ["cuda:0"]
 
