@@ -82,30 +82,34 @@ class BatchPlan:
         wire: list[Section] = []
         for variable, samples in zip(variables, columns, strict=True):
             field: _Field
-            if variable.densify == "reuse":
+            if not variable.is_sparse:
+                kind = _ConvertedField if variable.is_converted else _DenseField
+                field = kind(variable, samples, place, strict)
+            elif variable.densify == "reuse":
                 field = _ReusedField(variable, samples, place)
                 self._reusing.append(field)
-            elif variable.is_sparse:
-                field = _SparseField(variable, samples, place)
             else:
-                field = _DenseField(variable, samples, place, strict)
+                field = _SparseField(variable, samples, place)
             self._fields.append((variable.name, field))
             wire += field.wire
         self._wire, self.wire_nbytes = lay_out(wire, 0)
         end = self.wire_nbytes
         for _, field in self._fields:
-            field.placed, end = lay_out(field.unpacked, end)
+            if field.unpacked:
+                field.placed, end = lay_out(field.unpacked, end)
         self._end = self.nbytes = end
         for reusing in self._reusing:
             _, self.nbytes = lay_out(reusing.remains, self.nbytes)
 
     def settle(self, slab_nbytes: int, remains: object | None) -> object | None:
         """Place what is left for the next batch in this slab, and find what the last one left."""
+        if not self._reusing:
+            return None
         mine = lay_out_remains([field.remains for field in self._reusing], slab_nbytes)
         left = find_again(mine, remains, self._end)
         for field, here, old in zip(self._reusing, mine, left, strict=True):
             field.placed = [*here, *(() if old is None else (old.offsets, old.indices))]
-        return mine or None
+        return mine
 
     def wire_arrays(self, make: MakeArray) -> list[Array]:
         """Return the arrays of the wire prefix, made by ``make(offset, shape, dtype)``."""
@@ -172,36 +176,58 @@ class _Field(Protocol):
 
 
 class _DenseField:
-    """Wire: values, for a device the offsets of each level, then the factors of the channels.
+    """Wire: values, then (for a device) the offsets of each level."""
 
-    Unpacked: converted values.
-    """
+    __slots__ = ("_column", "_lod_on_place", "_variable", "placed", "unpacked", "wire")
 
-    __slots__ = ("_column", "_factors", "_lod_on_place", "_variable", "placed", "unpacked", "wire")
+    def __init__(self, variable: Variable, samples: Samples, place: Place, strict: bool) -> None:
+        self._variable = variable
+        self._column: _DenseColumn | NarrowColumn
+        self._column = _dense_column(variable, samples, variable.dtype, strict)
+        self._lod_on_place = _offset_sections(self._column.offsets, place)
+        self.wire: list[Section] = [(self._column.shape, variable.dtype), *self._lod_on_place]
+        self.unpacked: list[Section] = []
+        self.placed: list[Placed] = []
 
-    placed: list[Placed]
+    def write(self, wire: Iterator[Array]) -> None:
+        self._column.write(next(wire))
+        _write_offsets(self._column.offsets, wire, self._lod_on_place)
+
+    def unpack(self, wire: list[Array], targets: list[Array], stream: object) -> None:
+        """Nothing is: what travels is what is fed."""
+
+    def tensor(
+        self, wire: Iterator[Array], unpacked: Iterator[Array], place: Place, lease: Lease
+    ) -> LoDTensor:
+        data = next(wire)
+        lod_on_place = [next(wire) for _ in self._lod_on_place] or None
+        return LoDTensor._assemble(data, self._column.offsets, place, lod_on_place, lease)
+
+
+class _ConvertedField(_DenseField):
+    """Wire: values as they travel, offsets, then the factors of the channels. Unpacked: values."""
+
+    __slots__ = ("_factors",)
 
     def __init__(self, variable: Variable, samples: Samples, place: Place, strict: bool) -> None:
         self._variable = variable
         dtype = variable.wire_dtype
         travels_as = variable.dtype if dtype in (None, "auto") else np.dtype(dtype)
-        self._column: _DenseColumn | NarrowColumn
-        self._column = _dense_column(variable, samples, travels_as, strict)
-        wire_shape = self._column.shape
+        self._column = column = _dense_column(variable, samples, travels_as, strict)
+        wire_shape = column.shape
         if dtype == "auto" and isinstance(place, CUDAPlace):
-            self._column = NarrowColumn(self._column, travels_as)
-            travels_as, wire_shape = self._column.dtype, self._column.wire_shape
+            self._column = narrow = NarrowColumn(column, travels_as)
+            travels_as, wire_shape = narrow.dtype, narrow.wire_shape
         self._factors = _channel_factors(variable)
         self._lod_on_place = _offset_sections(self._column.offsets, place)
         factors = [(factor.shape, factor.dtype) for factor in self._factors]
-        self.wire: list[Section] = [(wire_shape, travels_as), *self._lod_on_place, *factors]
-        self.unpacked: list[Section] = []
+        self.wire = [(wire_shape, travels_as), *self._lod_on_place, *factors]
+        self.unpacked, self.placed = [], []
         if travels_as != variable.dtype or variable.is_scaled:
             self.unpacked.append((self._column.shape, variable.dtype))
 
     def write(self, wire: Iterator[Array]) -> None:
-        self._column.write(next(wire))
-        _write_offsets(self._column.offsets, wire, self._lod_on_place)
+        super().write(wire)
         for factor in self._factors:
             next(wire)[...] = factor
 
@@ -221,10 +247,10 @@ class _DenseField:
         self, wire: Iterator[Array], unpacked: Iterator[Array], place: Place, lease: Lease
     ) -> LoDTensor:
         data, *rest = islice(wire, len(self.wire))
-        lod_on_place = rest[: len(self._lod_on_place)]
+        lod_on_place = rest[: len(self._lod_on_place)] or None
         if self.placed:
             data = next(unpacked)
-        return LoDTensor._assemble(data, self._column.offsets, place, lod_on_place or None, lease)
+        return LoDTensor._assemble(data, self._column.offsets, place, lod_on_place, lease)
 
 
 class _SparseField:
@@ -240,10 +266,9 @@ class _SparseField:
         "wire",
     )
 
-    placed: list[Placed]
-
     def __init__(self, variable: Variable, samples: Samples, place: Place) -> None:
         self._variable = variable
+        self.placed: list[Placed] = []
         self._column: SparseColumn | WholeSparse = (
             WholeSparse(variable, samples)
             if isinstance(samples, WHOLE)

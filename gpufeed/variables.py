@@ -86,6 +86,11 @@ class Variable:
         return self.scale is not None or self.shift is not None
 
     @cached_property
+    def is_converted(self) -> bool:
+        """Whether values travel in another form than they are fed in."""
+        return self.wire_dtype is not None or self.is_scaled
+
+    @cached_property
     def channel_axis(self) -> int | None:
         """Axis of ``shape`` along which ``scale`` and ``shift`` differ; None where they do not.
 
