@@ -1,14 +1,17 @@
 """Providers: `@provider` and the input types, as `from gpufeed.provider import *` wants them.
 
-@provider(input_types={"pixel": dense_vector(784), "label": integer_value(10)})
-def process(settings, filename):
-    for line in open(filename):
-        label, pixels = line.split(";")
-        yield {"pixel": [float(x) for x in pixels.split()], "label": int(label)}
+>>> from gpufeed.provider import dense_vector, integer_value, provider
+>>> @provider(input_types={"pixel": dense_vector(2), "label": integer_value(10)})
+... def process(settings, filename):
+...     for line in ["3;0.5 1", "7;0 0.25"]:  # in real life, of the file of that name
+...         label, pixels = line.split(";")
+...         yield {"pixel": [float(x) for x in pixels.split()], "label": int(label)}
+>>> train = process(["part-0.txt"], is_train=True, seed=1)
+>>> for feed in train.feeder("cpu").decorate_reader(train.batches(2)):
+...     feed["pixel"].shape, sorted(feed["label"].to_list())
+((2, 2), [[3], [7]])
 
-train = process("train.list", is_train=True, seed=1)
-for feed in train.feeder("cuda:0").decorate_reader(train.batches(128)):
-    ...
+``gpufeed.provider`` is this module and cannot be called; the decorator is the function in it.
 """
 
 from __future__ import annotations
