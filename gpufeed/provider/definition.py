@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import update_wrapper
 from typing import Any
 
@@ -159,6 +159,40 @@ class ProviderFactory:
             input_order: Names of the slots, in the order that samples have.
             seed: Makes the order of a shuffling provider a function of (seed, epoch), and so
                 resumable.
+            args: For ``init_hook``.
+
+        Raises:
+            FieldError: An argument breaks its rule, or ``input_types`` are missing.
+            FormatError: The text file cannot be read.
+            TypeError: ``args`` are not what ``init_hook`` takes.
+        """
+        return self.make(file_list, is_train, input_order, seed=seed, args=args)
+
+    def make(
+        self,
+        file_list: FileList,
+        is_train: bool,
+        input_order: Sequence[str] | None,
+        *,
+        seed: int | None,
+        args: Mapping[str, Any],
+    ) -> Provider:
+        """Return what a call returns, for hooks whose keywords are named as those of the call are.
+
+        >>> from gpufeed.provider import integer_value
+        >>> def hook(settings, seed):
+        ...     settings.first = seed
+        >>> @provider(input_types=[integer_value(10)], init_hook=hook)
+        ... def process(settings, filename):
+        ...     yield settings.first
+        >>> list(process.make(["any"], False, None, seed=None, args={"seed": 7}))
+        [(7,)]
+
+        Args:
+            file_list: As for a call, and so the next three.
+            is_train: For training or not.
+            input_order: Names of the slots.
+            seed: Of the order, not for the hook.
             args: For ``init_hook``.
 
         Raises:

@@ -144,7 +144,8 @@ def call_hook(
     """Call ``init_hook`` with the user's arguments, and with those of ours that it takes.
 
     Raises:
-        TypeError: There is no hook that could take the user's arguments, or it does not take them.
+        TypeError: There is no hook that could take the user's arguments, it does not take them, or
+            they hold one of ours.
     """
     if hook is None:
         if arguments:
@@ -156,6 +157,13 @@ def call_hook(
     parameters = signature(hook).parameters
     if all(parameter.kind != Parameter.VAR_KEYWORD for parameter in parameters.values()):
         offered = {name: value for name, value in offered.items() if name in parameters}
+    first = [one.name for one in parameters.values() if one.kind == one.POSITIONAL_OR_KEYWORD][:1]
+    twice = [name for name in (*first, *offered) if name in arguments]
+    if twice:
+        raise TypeError(
+            f"provider: an init_hook receives {', '.join(twice)} from the provider itself; "
+            f"leave it out of the arguments, which are {', '.join(arguments)}"
+        )
     hook(settings, **offered, **arguments)
 
 

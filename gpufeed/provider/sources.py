@@ -43,13 +43,14 @@ def define_py_data_sources2(
         test_list: The same for testing.
         module: Name of the module, which is imported, or the module itself.
         obj: Name of the function that `@provider` decorates.
-        args: Keywords for its ``init_hook``.
+        args: Keywords for its ``init_hook``, ``"seed"`` among them if it takes one.
         input_order: Names of the slots, in the order that samples have.
-        seed: Makes the order of shuffled samples repeatable.
+        seed: Makes the order of shuffled samples repeatable; no hook receives it.
 
     Raises:
-        FieldError: Both lists are None, or ``obj`` names no provider.
+        FieldError: Both lists are None, ``obj`` names no provider, or ``args`` hold something else.
         ImportError: There is no such module.
+        TypeError: ``args`` are not what the ``init_hook`` takes.
 
     Source: ``paddle.trainer_config_helpers.define_py_data_sources2``, which told a trainer.
     """
@@ -64,11 +65,11 @@ def define_py_data_sources2(
         arguments = _one_of(args, at)
         if arguments is None:
             arguments = {}
-        if not isinstance(arguments, Mapping):
+        if not isinstance(arguments, Mapping) or not all(isinstance(key, str) for key in arguments):
             raise FieldError(
                 f"define_py_data_sources2.args must map keywords to values, got {arguments!r}"
             )
-        providers.append(found(file_list, at == 0, input_order, seed=seed, **arguments))
+        providers.append(found.make(file_list, at == 0, input_order, seed=seed, args=arguments))
     train, test = providers
     return train, test
 

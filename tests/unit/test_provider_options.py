@@ -123,6 +123,23 @@ def test_a_hook_must_take_what_the_user_gives():
         call_hook(lambda settings: None, settings(), {"dictionary": {}})
 
 
+@pytest.mark.parametrize("name", ["file_list", "is_train", "input_order", "settings"])
+def test_a_hook_gets_nothing_twice(name):
+    def hook(settings, **given):
+        pytest.fail("it was called")
+
+    message = rf"an init_hook receives {name} from the provider itself; .*, which are size, {name}$"
+    with pytest.raises(TypeError, match=message):
+        call_hook(hook, settings(), {"size": 3, name: None})
+
+
+def test_a_keyword_may_be_named_as_our_settings_are():
+    got = []
+    call_hook(lambda first, *, settings: got.append(settings), settings(), {"settings": 4})
+    call_hook(lambda first, /, **given: got.append(given["first"]), settings(), {"first": 5})
+    assert got == [4, 5]
+
+
 def test_arguments_need_a_hook():
     with pytest.raises(
         TypeError, match=r"arguments dictionary, size are for an init_hook, got none"

@@ -68,6 +68,36 @@ def test_arguments_are_for_the_hook(config):
     assert (values(train), values(test)) == ([111], [211])
 
 
+def test_a_hook_s_seed_is_not_that_of_the_order(config):
+    def hook(settings, seed):
+        settings.start = seed
+
+    @provider(input_types=[integer_value(1000)], init_hook=hook)
+    def process(settings, name):
+        yield from range(settings.start, settings.start + 30)
+
+    config.process = process
+    first, again, other = (
+        define_py_data_sources2(["1"], None, config, "process", {"seed": 500}, seed=seed)[0]
+        for seed in (1, 1, 2)
+    )
+    orders = [list(reader) for reader in (first, again, other)]
+    assert orders[0] == orders[1] != orders[2]
+    assert [sorted(order) for order in orders] == [[(n,) for n in range(500, 530)]] * 3
+
+
+def test_a_seed_for_a_hook_that_takes_none(config):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'seed'"):
+        define_py_data_sources2(["1"], None, config, "process", {"seed": 1})
+    with pytest.raises(TypeError, match="arguments seed are for an init_hook, got none"):
+        define_py_data_sources2(["1"], None, config, "plain", {"seed": 1})
+
+
+def test_what_a_hook_gets_anyway_is_no_argument(config):
+    with pytest.raises(TypeError, match="receives is_train from the provider itself"):
+        define_py_data_sources2(["1"], None, config, "process", {"is_train": False})
+
+
 def test_training_and_testing_may_differ(config):
     train, test = define_py_data_sources2(
         ["1"], ["1"], [config, config], ("process", "plain"), ({"offset": 10}, None)
@@ -104,7 +134,7 @@ def test_a_module_is_one(config):
         define_py_data_sources2(["1"], None, 3, "process")
 
 
-@pytest.mark.parametrize("args", [3, 0, "offset"])
+@pytest.mark.parametrize("args", [3, 0, "offset", {3: 1}])
 def test_arguments_are_keywords(config, args):
     with pytest.raises(FieldError, match=r"\.args must map keywords to values, got"):
         define_py_data_sources2(["1"], None, config, "process", args)
