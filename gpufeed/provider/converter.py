@@ -97,8 +97,12 @@ class DataProviderConverter:
             argument: A list to be filled anew and returned.
 
         Raises:
-            FieldError: A sample does not fit the types.
+            FieldError: A sample does not fit the types, or ``dat`` is no iterable.
         """
+        if not isinstance(dat, Iterable):
+            raise FieldError(
+                f"DataProviderConverter.dat must be an iterable of samples, got {dat!r:.80}"
+            )
         samples = dat if isinstance(dat, (list, tuple)) else list(dat)
         ranks = tuple(_rank(kind, column, samples) for column, kind in enumerate(self.input_types))
         feed = self._feeder(ranks).feed(samples)

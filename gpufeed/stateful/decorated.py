@@ -43,6 +43,9 @@ class DecoratedReader(ReaderHolder[T]):
         reader: Any reader; a `ReaderBase` is one.
         decorate: Makes a reader of it.
         convert: Applied to what comes out, when it is read.
+
+    Raises:
+        TypeError: One of them, or what ``decorate`` returns, is not callable.
     """
 
     def __init__(
@@ -51,6 +54,8 @@ class DecoratedReader(ReaderHolder[T]):
         decorate: Callable[[AnyReader[Any]], AnyReader[Any]],
         convert: Callable[[Any], T] | None = None,
     ) -> None:
+        if not callable(decorate):
+            raise TypeError(f"DecoratedReader.decorate must be callable, got {decorate!r:.80}")
         super().__init__(decorate(reader), convert)
 
 

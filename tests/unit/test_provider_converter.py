@@ -136,6 +136,13 @@ def test_fewer_columns_are_an_error():
         DataProviderConverter([integer_value(3), integer_value(3)])([(1, 2), (1,)])
 
 
+@pytest.mark.parametrize("given", [None, 3])
+def test_a_batch_is_an_iterable(given):
+    message = rf"DataProviderConverter\.dat must be an iterable of samples, got {given}"
+    with pytest.raises(FieldError, match=message):
+        DataProviderConverter([integer_value(3)]).convert(given)
+
+
 def test_a_generator_is_read_once():
     found = DataProviderConverter([integer_value(3)]).convert((n,) for n in range(3))
     assert found[0].value.to_list() == [[0], [1], [2]]

@@ -263,3 +263,17 @@ def test_a_pipeline_resumes():
         held.read_next()
     again.load_state_dict(held.state_dict())
     assert items_of(again) == items_of(held)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((counting(3), 3), r"DecoratedReader\.decorate must be callable, got 3"),
+        ((3, lambda reader: reader), r"reader must be callable, got 3"),
+        ((counting(3), lambda reader: None), r"reader must be callable, got None"),
+        ((counting(3), lambda reader: reader, 3), r"function must be callable, got 3"),
+    ],
+)
+def test_what_decorates_and_what_is_decorated_are_callable(arguments, message):
+    with pytest.raises(TypeError, match=message):
+        DecoratedReader(*arguments)
