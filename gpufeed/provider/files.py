@@ -16,7 +16,7 @@ from typing import Any, cast
 import numpy as np
 
 from gpufeed.device.threads import close_iterator
-from gpufeed.errors import FieldError
+from gpufeed.errors import FieldError, GpufeedError
 from gpufeed.formats import PathLike
 from gpufeed.formats.source import Source
 from gpufeed.formats.text import read_text
@@ -190,13 +190,15 @@ class Files(Reader[Row]):
 
     @contextmanager
     def _reading(self, name: str, num_read: Callable[[], int]) -> Iterator[Iterator[Any]]:
-        """Call ``process`` for the length of a ``with``; an error gets a note with the file."""
+        """Call ``process`` for the length of a ``with``; errors that name no file get a note."""
         samples = None
         try:
             samples = iter(self._process(self._settings, name))
             yield samples
         except Exception as error:
-            error.add_note(f"in {self._call(name)}, which had yielded {num_read()} samples")
+            # What a check says names the call and its sample already.
+            if not isinstance(error, GpufeedError) or self._call(name) not in str(error):
+                error.add_note(f"in {self._call(name)}, which had yielded {num_read()} samples")
             raise
         finally:
             close_iterator(samples)

@@ -234,6 +234,14 @@ class TestChecks:
         assert str(error) == (
             "faulty('a.txt'): field 'slot 1', sample 3: expected values in [0, 1000), got 1000"
         )
+        assert not hasattr(error, "__notes__")  # they would say it again
+
+    @pytest.mark.parametrize("mixed", [False, True])
+    def test_an_error_of_a_sample_s_form_names_the_file_in_a_note(self, mixed):
+        reader = files(lambda settings, name: [3], ["a.txt"], mixed=mixed, seed=1, check=True)
+        _, error = taken_until(reader)
+        assert str(error).startswith("sample 0: expected a tuple")
+        assert error.__notes__ == ["in <lambda>('a.txt'), which had yielded 1 samples"]
 
     @pytest.mark.parametrize("mixed", [False, True])
     def test_without_a_check_values_are_not_looked_at(self, mixed):
@@ -261,6 +269,7 @@ class TestChecks:
         taken, error = taken_until(files(faulty, ["a.txt"], mixed=mixed, seed=1, **options))
         assert [label for _, label in taken] == [0, 1, 2, 4, 5, 6]
         assert "faulty('a.txt'): field 'slot 1', sample 7" in str(error)
+        assert not any("a.txt" in note for note in error.__notes__)
 
     def test_only_what_fails_the_check_is_left_out(self):
         def process(settings, name):
