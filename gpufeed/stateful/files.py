@@ -55,7 +55,7 @@ class FileReader(ReaderHolder[Instance]):
 
     Raises:
         FieldError: The lists do not fit each other, or an option breaks a rule of the format.
-            When read: a sample does not fit; names field, expected and got.
+            When read: a sample does not fit; names field, expected and got, and in a note the file.
         FormatError: Unknown format. When read: what that format raises.
 
     Source: ``FileReader`` of PaddlePaddle's design of C++ data feeding.
@@ -69,8 +69,9 @@ class FileReader(ReaderHolder[Instance]):
         dtypes: Sequence[Any],
         **options: Any,
     ) -> None:
-        fields = TensorFields("FileReader", shapes, lod_levels, dtypes)
-        super().__init__(_open_file(os.fspath(filename), dtypes, options), fields)
+        spec = os.fspath(filename)
+        fields = TensorFields("FileReader", shapes, lod_levels, dtypes, [spec])
+        super().__init__(_open_file(spec, dtypes, options), fields)
 
 
 class MultipleReader(ReaderHolder[Instance]):
@@ -106,12 +107,12 @@ class MultipleReader(ReaderHolder[Instance]):
         is_test: bool = False,
         **options: Any,
     ) -> None:
-        fields = TensorFields("open_files", shapes, lod_levels, dtypes)
+        specs = _listed(filenames)
+        fields = TensorFields("open_files", shapes, lod_levels, dtypes, specs)
         if thread_num is not None:
             thread_num = whole_number("open_files.thread_num", thread_num, minimum=1)
         if buffer_size is not None:
             buffer_size = whole_number("open_files.buffer_size", buffer_size, minimum=1)
-        specs = _listed(filenames)
         readers = [_open_file(spec, dtypes, options) for spec in specs]
         samples: Reader[Any]
         if is_test:

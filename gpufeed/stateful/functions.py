@@ -57,7 +57,8 @@ def open_files(
 
     Raises:
         FieldError: A number is not a whole number >= 1, the lists do not fit each other, or an
-            option breaks a rule of the format. When read: a sample does not fit.
+            option breaks a rule of the format. When read: a sample does not fit; a note names
+            ``filenames``.
         FormatError: Unknown format. When read: a file is missing, or what the format raises.
 
     Source: ``fluid.layers.open_files`` of PaddlePaddle 1.x, which knew recordio files.

@@ -31,6 +31,8 @@ __all__ = [
 
 Instance = tuple[LoDTensor, ...]
 
+_MOST_NAMED = 3  # files in a note
+
 
 class TensorFields:
     """The declared fields of a reader, and what makes samples into instances of them.
@@ -45,6 +47,7 @@ class TensorFields:
         shapes: Of the fields, as for `gpufeed.data`; -1 is any size.
         lod_levels: Of the fields; None is 0 for all.
         dtypes: Of the fields.
+        files: That samples come from, as the user names them; what does not fit is told with them.
 
     Attributes:
         variables: The fields, called ``field_0``, ``field_1`` and so on.
@@ -60,6 +63,7 @@ class TensorFields:
         shapes: Sequence[Sequence[int]],
         lod_levels: Sequence[int] | None,
         dtypes: Sequence[Any],
+        files: Sequence[str] = (),
     ) -> None:
         require_list(f"{owner}.shapes", shapes)
         lod_levels = [0] * len(shapes) if lod_levels is None else lod_levels
@@ -70,6 +74,7 @@ class TensorFields:
                     f"{owner}.{name} must be as many as shapes, {len(shapes)}, got {len(given)}"
                 )
         self.owner = owner
+        self._files = tuple(files)
         self._program = Program()
         with program_guard(self._program):
             self.variables = [
@@ -94,11 +99,11 @@ class TensorFields:
         Raises:
             FieldError: It does not fit; names field, expected and got.
         """
-        tensors = _as_tensors(sample)
-        if tensors is None:
-            return self._feed([sample])
-        self._require(tensors, self.variables)
-        return tensors
+        try:
+            return self._instance(sample)
+        except FieldError as error:
+            self._name_files(error)
+            raise
 
     def batch(self, samples: Iterable[Any]) -> Instance:
         """Return samples as one instance: rows are fed together, tensors are merged.
@@ -106,22 +111,40 @@ class TensorFields:
         Raises:
             FieldError: A sample does not fit; names field, sample, expected and got.
         """
-        if isinstance(samples, list) and samples and _as_tensors(samples[0]) is not None:
-            return self._merge(samples)
-        return self._feed(samples)
+        try:
+            if isinstance(samples, list) and samples and _as_tensors(samples[0]) is not None:
+                return self._merge(samples)
+            return self._feed(samples)
+        except (FieldError, LoDError) as error:
+            self._name_files(error)
+            raise
+
+    def _instance(self, sample: Any) -> Instance:
+        tensors = _as_tensors(sample)
+        if tensors is None:
+            return self._feed([sample])
+        self._require(tensors, self.variables)
+        return tensors
+
+    def _name_files(self, error: Exception) -> None:
+        """Say in a note what is being read; which of many files it was, samples do not know."""
+        if self._files:
+            more = len(self._files) - _MOST_NAMED
+            names = ", ".join(self._files[:_MOST_NAMED]) + f" and {more} more" * (more > 0)
+            error.add_note(f"while reading {names}")
 
     def _merge(self, samples: list[Any]) -> Instance:
         """Merge tensors and compare the result; if it does not fit, find the sample to blame."""
         instances = samples
         # What a merged tensor does not show: how many rows each had, and where a bare one ended.
         if self._has_fixed_rows or not set(map(type, samples)) <= {tuple, list}:
-            instances = [self(sample) for sample in samples]
+            instances = [self._instance(sample) for sample in samples]
         try:
             merged = merge_instances(instances)
             self._require(merged, [free_rows(variable) for variable in self.variables])
         except (FieldError, LoDError):
             for sample in samples:
-                self(sample)
+                self._instance(sample)
             raise
         return merged
 

@@ -156,6 +156,32 @@ def test_the_dims_of_rows_are_checked(tmp_path):
         FileReader(tmp_path / "a.ids", [[3], [1]], [0, 0], ["float32", "int64"]).read_next()
 
 
+@pytest.mark.parametrize("is_test", [True, False])
+@pytest.mark.parametrize("batch_size", [None, 2])
+@pytest.mark.parametrize("form", ["csv", "tensors"])
+def test_what_does_not_fit_is_told_with_its_file(tmp_path, form, batch_size, is_test):
+    (tmp_path / "a.csv").write_text("x\n7\n")
+    (tmp_path / "a.tensors").write_text("2\n")
+    reader = open_files(str(tmp_path / f"a.{form}"), [[2]], [0], ["int64"], is_test=is_test)
+    if batch_size is not None:
+        reader = BatchReader(reader, batch_size)
+    with pytest.raises(FieldError, match="field_0") as caught:
+        reader.read_next()
+    reader.close()
+    assert caught.value.__notes__ == [f"while reading {tmp_path}/a.{form}"]
+
+
+@pytest.mark.parametrize(("num", "named"), [(2, "0, 1"), (3, "0, 1, 2"), (4, "0, 1, 2 and 1 more")])
+def test_of_several_files_the_first_are_named(tmp_path, num, named):
+    paths = write_csv(tmp_path, num)
+    reader = open_files(paths, [[2], [1]], None, ["float32", "int64"], is_test=True)
+    with pytest.raises(FieldError, match="field_0") as caught:
+        reader.read_next()
+    reader.close()
+    (note,) = caught.value.__notes__
+    assert note.replace(f"{tmp_path}/part-", "").replace(".csv", "") == f"while reading {named}"
+
+
 def test_text_is_no_tensor(tmp_path):
     (tmp_path / "a.txt").write_text("word\n")
     with pytest.raises(FieldError, match="field_0"):
