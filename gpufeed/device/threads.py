@@ -24,7 +24,14 @@ from weakref import WeakSet
 
 from gpufeed.device.channel import Channel
 
-__all__ = ["Closable", "ClosedEarly", "ThreadGroup", "close_iterator", "run_ahead"]
+__all__ = [
+    "Closable",
+    "ClosedEarly",
+    "ThreadGroup",
+    "close_iterator",
+    "close_live_channels",
+    "run_ahead",
+]
 
 T = TypeVar("T")
 
@@ -212,12 +219,18 @@ def _pump(open_source: Callable[[], Iterable[T]], channel: Channel[T]) -> None:
         channel.finish()
 
 
-@atexit.register
-def _close_live_groups() -> None:
+def close_live_channels() -> list[ThreadGroup]:
+    """Wake every thread for good, and end what it waits for; return the groups that live."""
     with _live_lock:
         groups = list(_live)
     for group in groups:
         group._close_channels()
+    return groups
+
+
+@atexit.register
+def _close_live_groups() -> None:
+    groups = close_live_channels()
     deadline = time.monotonic() + CLOSE_TIMEOUT_S
     for group in groups:
         group._join(deadline)

@@ -261,5 +261,10 @@ def _end_with_parent(control_fd: int, outbox: Outbox) -> None:
     """Wait until the parent closes its end; then end, if the main thread does not do it first."""
     os.read(control_fd, 1)
     outbox.refuse()
-    time.sleep(CLOSE_GRACE_S)
-    os._exit(1)
+    try:
+        # A command that a reader waits for would outlive this process, which runs no exit hooks.
+        if (threads := sys.modules.get("gpufeed.device.threads")) is not None:
+            threads.close_live_channels()
+        time.sleep(CLOSE_GRACE_S)
+    finally:
+        os._exit(1)

@@ -209,6 +209,31 @@ def test_however_the_script_ends_its_workers_do(pipeline, ends, code, last_line)
 
 
 @needs_pidfd
+@pytest.mark.parametrize(
+    "ends", ["", "stream.close()", "os.kill(os.getpid(), 9)"], ids=["end", "close", "SIGKILL"]
+)
+@pytest.mark.parametrize(
+    "stage", ["rd.isolate({})", "rd.isolate(rd.buffered({}, 3))", "rd.isolate(rd.isolate({}))"]
+)
+def test_a_quiet_command_ends_with_the_worker_that_waits_for_it(stage, ends):
+    command = "rd.PipeReader(['sh', '-c', 'echo $$; exec sleep 60'])"
+    done = run(
+        [
+            "-c",
+            f"""
+import os
+from gpufeed import reader as rd
+stream = {stage.format(command)}()
+print(next(stream), flush=True)
+{ends}
+""",
+        ]
+    )
+    assert done.stderr == ""
+    assert_ends(int(done.stdout))
+
+
+@needs_pidfd
 def test_ctrl_c_is_the_parents_alone():
     """A terminal sends SIGINT to the whole process group."""
     source = script_that("next(stream)", "isolate")
