@@ -20,7 +20,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from gpufeed.errors import ReaderError
 
@@ -174,8 +174,9 @@ def encode_error(
 ) -> Encoded:
     """Pickle an exception with the text of its traceback, which becomes a note of it.
 
-    One that cannot be pickled, or not be unpickled again, is represented by a `ReaderError` that
-    says its type and message.
+    It arrives as the exception that it was, also if ``__init__`` takes other arguments than it
+    hands on to `Exception`. One that cannot be pickled, or not be unpickled again, is represented
+    by a `ReaderError` that says its type and message.
 
     Args:
         error: What was raised.
@@ -187,7 +188,7 @@ def encode_error(
     trace = "".join(traceback.format_exception(type(error), error, _users_part(error))).rstrip()
     note = f"raised in {where}:\n{trace}"
     try:
-        encoded = encode((error, note))
+        encoded = encode((_Parts.of(error), note))
         again, _ = pickle.loads(encoded.data, buffers=encoded.buffers)
         if type(again) is type(error):
             return encoded
@@ -195,6 +196,38 @@ def encode_error(
         pass
     kind = type(error)
     return encode((ReaderError(f"{kind.__module__}.{kind.__qualname__}: {error}"), note))
+
+
+class _Parts:
+    """Unpickled, it is the exception that it was made of, put together without ``__init__``."""
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    @staticmethod
+    def of(error: BaseException) -> _Parts | BaseException:
+        """Return what to pickle: the exception itself, if its class says how."""
+        kind = type(error)
+        says_how = (kind.__reduce_ex__, kind.__reduce__) != (
+            object.__reduce_ex__,
+            _builtin(kind).__reduce__,
+        )
+        return error if says_how else _Parts(error)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        _, args, *state = cast("tuple[Any, ...]", self._error.__reduce__())
+        return (_put_together, (type(self._error), args), *state)
+
+
+def _put_together(kind: type[BaseException], args: tuple[object, ...]) -> BaseException:
+    error = kind.__new__(kind, *args)
+    _builtin(kind).__init__(error, *args)  # an `OSError` finds its number and file in them
+    return error
+
+
+def _builtin(kind: type[BaseException]) -> type[BaseException]:
+    """Return the exception of Python's own that one of the user's is."""
+    return next(base for base in kind.__mro__ if base.__module__ == "builtins")
 
 
 def _users_part(error: BaseException) -> TracebackType | None:

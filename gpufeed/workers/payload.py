@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from types import FunctionType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpufeed.errors import ReaderError
 from gpufeed.workers.frames import Encoded, encode
@@ -129,12 +129,28 @@ def _dumps(
                     modules.add(name)
                     cloudpickle.register_pickle_by_value(sys.modules[name])
                 seen.add(name)
-            return super().reducer_override(obj)
+            reduced = super().reducer_override(obj)
+            return _with_slots(obj, reduced) if isinstance(obj, type) else reduced
 
     file = io.BytesIO()
     with _by_value_lock, _registered(cloudpickle, modules):
         Pickler(file, protocol=protocol, buffer_callback=buffer_callback).dump(work)
     return file.getvalue()
+
+
+def _with_slots(kind: type, reduced: Any) -> Any:
+    """Let a class that goes by value be made with its slots, which `cloudpickle` leaves out.
+
+    An instance would have a ``__dict__`` there in place of them, which it cannot have here.
+    """
+    own = kind.__dict__
+    match reduced:
+        case (make, (type() as metaclass, name, bases, dict() as namespace, *more), *state) if (
+            "__slots__" in own and NamedTuple not in bases  # which makes them itself
+        ):
+            namespace = {**namespace, "__slots__": own["__slots__"]}
+            return (make, (metaclass, name, bases, namespace, *more), *state)
+    return reduced
 
 
 @contextmanager

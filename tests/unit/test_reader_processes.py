@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
+from abc import ABC, abstractmethod
+from collections import namedtuple
 from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 import pytest
@@ -17,6 +21,8 @@ from gpufeed.errors import ReaderError, WorkerDied
 from gpufeed.reader.processes import _places
 from gpufeed.reader.skipping import Skip
 
+T = TypeVar("T")
+
 
 @dataclass
 class Pair:
@@ -25,6 +31,71 @@ class Pair:
 
 
 VALUES = [None, "", (), [], 0, "x" * 100_000, {"a": (1, None)}, StopIteration, Pair(None, "b")]
+
+
+class Slots:
+    __slots__ = ("__hidden", "shown")
+
+    def __init__(self, shown, hidden):
+        self.shown, self.__hidden = shown, hidden
+
+    def __eq__(self, other):
+        return type(other) is type(self) and self.state() == other.state()
+
+    __hash__ = None
+
+    def state(self):
+        return self.shown, self.__hidden
+
+
+class Subclass(Slots):
+    def __init__(self):
+        super().__init__(1, 2)
+        self.free = 3
+
+    def state(self):
+        return (*super().state(), self.free)
+
+
+@dataclass(slots=True, weakref_slot=True)
+class SlotsPair:
+    first: object
+    second: object = 2
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenSlots(Generic[T]):
+    first: T
+
+
+class Row(NamedTuple):
+    first: object
+    second: object = 2
+
+
+class Base(ABC):
+    __slots__ = ()
+
+    @abstractmethod
+    def size(self): ...
+
+
+class Derived(Base):
+    __slots__ = "number"
+
+    def size(self):
+        return self.number
+
+    def __eq__(self, other):
+        return type(other) is Derived and other.number == self.number
+
+    __hash__ = None
+
+
+Point = namedtuple("Point", "x y")
+DERIVED = Derived()
+DERIVED.number = 5
+SLOTS = [Slots("a", "b"), Subclass(), SlotsPair(1), FrozenSlots("a"), Row(1), Point(1, 2), DERIVED]
 
 
 def identity(sample):
@@ -49,6 +120,42 @@ def test_every_value_is_data(stage):
     for array, expected in zip(received[len(VALUES) :], arrays, strict=True):
         np.testing.assert_array_equal(array, expected)
         assert array.flags.writeable
+
+
+@pytest.mark.parametrize("stage", MAKERS)
+def test_classes_with_slots_keep_them(stage):
+    received = list(MAKERS[stage](lambda: SLOTS))
+    assert received == SLOTS
+    assert [type(sample) for sample in received] == [type(sample) for sample in SLOTS]
+    layouts = list(MAKERS[stage](lambda: [hasattr(sample, "__dict__") for sample in SLOTS]))
+    assert layouts == [hasattr(sample, "__dict__") for sample in SLOTS]
+
+
+class ShardError(FileNotFoundError):
+    def __init__(self, path, *, shard):
+        super().__init__(errno.ENOENT, f"no shard {shard}", path)
+        self.shard = shard
+
+
+def no_shard(sample):
+    raise ShardError(sample, shard=7)
+
+
+@pytest.mark.parametrize(
+    "reader",
+    [
+        rd.isolate(rd.map_readers(no_shard, lambda: ["a/b"])),
+        rd.multiprocess_reader([rd.map_readers(no_shard, lambda: ["a/b"])]),
+        rd.xmap_readers(no_shard, lambda: ["a/b"], 2, 3, processes=True),
+    ],
+    ids=["isolate", "multiprocess_reader", "xmap"],
+)
+def test_errors_of_the_users_own_are_caught_as_such(reader):
+    with pytest.raises(ShardError, match="no shard 7: 'a/b'") as caught:
+        list(reader)
+    error = caught.value
+    assert (error.shard, error.errno, error.filename) == (7, errno.ENOENT, "a/b")
+    assert "raise ShardError" in error.__notes__[-1]
 
 
 @pytest.mark.parametrize("stage", MAKERS)

@@ -205,7 +205,71 @@ class StubbornError(Exception):
         raise RuntimeError("never")
 
 
-@pytest.mark.parametrize("error", [NeedsTwoError(1, 2), StubbornError("why")])
+class OwnWayError(Exception):
+    def __init__(self, lock):
+        super().__init__("own way", lock)
+
+    def __reduce__(self):
+        return type(self), (None,)
+
+
+class PathError(OSError):
+    def __init__(self, path):
+        super().__init__(2, "not there", path)
+        self.part = path[:2]
+
+
+class TextError(UnicodeDecodeError):
+    def __init__(self, data):
+        super().__init__("utf-8", data, 1, 2, "no text")
+
+
+class NewError(Exception):
+    def __new__(cls, first, second):
+        return super().__new__(cls, first)
+
+    def __init__(self, first, second):
+        super().__init__(first)
+
+
+def sent(error):
+    encoded = encode_error(error, "process 1")
+    again, _ = pickle.loads(encoded.data, buffers=encoded.buffers)
+    return again
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        NeedsTwoError(1, 2),
+        PathError("a/b"),
+        TextError(b"abc"),
+        KeyError("k"),
+        SystemExit(3),
+        ExceptionGroup("several", [ValueError(1), KeyError("k")]),
+        ImportError("none", name="absent"),
+        StopIteration(5),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_is_the_same_wherever_it_arrives(error):
+    again = sent(error)
+    assert type(again) is type(error)
+    assert repr(again) == repr(error)
+    assert vars(again) == vars(error)
+    for name in ("errno", "filename", "start", "reason", "code", "value", "name"):
+        assert getattr(again, name, None) == getattr(error, name, None)
+
+
+def test_an_error_that_says_how_to_pickle_it_is_pickled_so():
+    again = sent(OwnWayError(threading.Lock()))
+    assert type(again) is OwnWayError
+    assert again.args == ("own way", None)
+
+
+@pytest.mark.parametrize(
+    "error", [StubbornError("why"), ValueError(threading.Lock()), NewError(1, 2)]
+)
 def test_an_error_that_does_not_pickle_is_told(error):
     encoded = encode_error(error, "process 1")
     sent, note = pickle.loads(encoded.data)

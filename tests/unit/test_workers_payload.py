@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
 import sys
 import threading
 from types import ModuleType
@@ -50,6 +51,18 @@ def test_samples_of_its_classes_go_by_value_too(made_by_hand):
     assert b"class_tracker_id" in encoded.data or len(encoded.data) > 200
     (point,) = pickle.loads(encoded.data)
     assert type(point) is made_by_hand.Point
+
+
+def test_a_class_that_goes_by_value_is_made_with_its_slots(made_by_hand):
+    exec("class Slots:\n    __slots__ = ('number',)", made_by_hand.__dict__)
+    payload = pack("isolate", made_by_hand.Slots, {})
+    source = f"""
+import pickle
+made = pickle.loads({payload.data!r})
+print(made.__slots__, hasattr(made(), "__dict__"), type(made.number).__name__)
+"""
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("('number',) False member_descriptor\n", "")
 
 
 def test_the_registry_of_cloudpickle_is_left_as_it_was(made_by_hand):
