@@ -13,6 +13,7 @@ ends when that call returns, and whoever closes waits `CLOSE_TIMEOUT_S` for it a
 from __future__ import annotations
 
 import atexit
+import os
 import sys
 import threading
 import time
@@ -87,6 +88,7 @@ class ThreadGroup:
         self._channels = channels
         self._threads: list[threading.Thread] = []
         self._owner = threading.current_thread()
+        self._process = os.getpid()
         self._is_closed = False
         with _live_lock:
             _live.add(self)
@@ -147,6 +149,8 @@ class ThreadGroup:
 
     def _close_channels(self) -> None:
         self._is_closed = True
+        if os.getpid() != self._process:
+            return  # a fork, which has none of the threads, and may have a lock that one held
         inner = self._inner()
         for channel in self._channels:
             channel.close()

@@ -71,6 +71,7 @@ class Pool:
         self._max_entries = max_entries
         self._begin_s = time.monotonic()
         self._is_closed = False
+        self._owner = os.getpid()
         # Reentrant: the garbage collector may close a pool anywhere, also while it is closed.
         self._ending = threading.RLock()
         self._tasks: _Tasks | None = None
@@ -177,6 +178,8 @@ class Pool:
             if self._is_closed:
                 return
             self._is_closed = True
+            if os.getpid() != self._owner:
+                return  # a fork: the workers go on for the process that started them
             deadline = time.monotonic() + CLOSE_GRACE_S
             for worker in self._workers:
                 worker.hang_up()

@@ -233,6 +233,40 @@ print(next(stream), flush=True)
     assert_ends(int(done.stdout))
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot fork")
+@pytest.mark.parametrize(
+    "stage",
+    [
+        "rd.isolate(samples, buffer_size=2)",
+        "rd.buffered(rd.isolate(samples, buffer_size=2), 2)",
+        "rd.xmap_readers(abs, samples, 2, 4, True, processes=True)",
+    ],
+    ids=["isolate", "through a thread", "xmap"],
+)
+def test_a_fork_of_the_process_leaves_its_workers_alone_when_it_ends(stage):
+    done = run(
+        [
+            "-W",
+            "ignore::DeprecationWarning",  # a fork with threads, of later Pythons
+            "-c",
+            f"""
+import os, sys
+from gpufeed import reader as rd
+def samples():
+    yield from range(100)
+stream = {stage}()
+first = next(stream)
+child = os.fork()
+if child == 0:
+    sys.exit(3)
+_, status = os.waitpid(child, 0)
+print(os.waitstatus_to_exitcode(status), [first, *stream] == list(range(100)))
+""",
+        ]
+    )
+    assert (done.stdout, done.stderr) == ("3 True\n", "")
+
+
 @needs_pidfd
 def test_ctrl_c_is_the_parents_alone():
     """A terminal sends SIGINT to the whole process group."""
