@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from gpufeed.device.threads import close_iterator
 from gpufeed.errors import ComposeNotAligned
-from gpufeed.reader.base import AnyReader, Reader, counts_of, drain, open_every
+from gpufeed.reader.base import AnyReader, Reader, counts_of, drain, open_every, require_callable
 from gpufeed.reader.rng import pass_rng, rng_seed
 from gpufeed.reader.skipping import OnError, Skip, SkipLog, skip_policy
 
@@ -50,6 +50,7 @@ def map_readers(
     """
     if not readers:
         raise TypeError("map_readers.readers must be at least one reader, got none")
+    require_callable("map_readers.func", func)
     policy = skip_policy("map_readers.on_error", on_error)
     return _Map(func, readers, policy, rng_seed("map_readers.rng", rng))
 

@@ -39,6 +39,7 @@ __all__ = [
     "open_every",
     "open_reader",
     "reading",
+    "require_callable",
 ]
 
 T = TypeVar("T")
@@ -95,9 +96,9 @@ class Reader(ABC, Generic[T]):
         **parameters: object,
     ) -> None:
         for function in functions:
-            _require_callable(f"{name}.function", function)
+            require_callable(f"{name}.function", function)
         for source in sources:
-            _require_callable(f"{name}.reader", source, "; for an iterable: lambda: iterable")
+            require_callable(f"{name}.reader", source, "; for an iterable: lambda: iterable")
         self.name = name
         self.sources = sources
         self.functions = functions
@@ -436,7 +437,8 @@ def drain(iterator: Iterator[object], num: int) -> int:
     return num - length_hint(left)
 
 
-def _require_callable(name: str, given: object, remedy: str = "") -> None:
+def require_callable(name: str, given: object, remedy: str = "") -> None:
+    """Refuse what is not callable, as the argument that it was given for."""
     if not callable(given):
         raise TypeError(f"{name} must be callable, got {given!r}{remedy}")
 

@@ -20,6 +20,7 @@ from gpufeed.reader.base import (
     open_every,
     open_reader,
     reading,
+    require_callable,
 )
 
 __all__ = ["filter", "firstn", "skip", "take_while"]
@@ -96,6 +97,7 @@ def filter(predicate: Callable[[T], object], reader: AnyReader[T]) -> Reader[T]:
     >>> list(filter(str.isupper, lambda: "aBcD"))
     ['B', 'D']
     """
+    require_callable("filter.predicate", predicate)
     return _Filter("filter", reader, functions=(predicate,))
 
 
@@ -114,6 +116,7 @@ def take_while(predicate: Callable[[T], object], reader: AnyReader[T]) -> Reader
     >>> list(take_while(str.islower, lambda: "abCd"))
     ['a', 'b']
     """
+    require_callable("take_while.predicate", predicate)
     return _TakeWhile("take_while", reader, functions=(predicate,))
 
 

@@ -30,6 +30,7 @@ from gpufeed.reader.base import (
     identity_of,
     open_reader,
     reading,
+    require_callable,
 )
 from gpufeed.reader.rng import PassRng, pass_rng, rng_seed
 from gpufeed.reader.skipping import OnError, Skip, skip_policy
@@ -131,6 +132,7 @@ def xmap_readers(
     Source: ``paddle.reader.xmap_readers``; here errors arrive, nothing spins, and leaving the
     loop ends the threads and processes.
     """
+    require_callable("xmap_readers.mapper", mapper)
     return _Xmap(
         mapper,
         reader,

@@ -29,6 +29,7 @@ from gpufeed.reader.base import (
     identity_of,
     open_every,
     open_reader,
+    require_callable,
 )
 
 __all__ = ["OneToOne", "ReaderBase", "ReaderHolder", "unconverted"]
@@ -145,13 +146,15 @@ class ReaderHolder(OneToOne[T], ReaderBase[T]):
         convert: As given.
 
     Raises:
-        TypeError: ``reader`` is not callable.
+        TypeError: ``reader`` is not callable, or ``convert`` is neither that nor None.
 
     Source: ``ReaderHolder`` of PaddlePaddle's design of C++ data feeding.
     """
 
     def __init__(self, reader: AnyReader[Any], convert: Callable[[Any], T] | None = None) -> None:
         self.samples = reader
+        if convert is not None:
+            require_callable(f"{type(self).__name__}.convert", convert)
         self.convert = convert
         # Not this object: a pass keeps its reader alive, and the holder keeps the pass.
         self._reader: Reader[T]

@@ -325,8 +325,14 @@ def test_repr_shows_the_pipeline():
 def test_what_is_not_callable_is_refused_with_a_remedy():
     with pytest.raises(TypeError, match=r"batch.reader must be callable, got .*lambda: iterable"):
         batch([1, 2, 3], 2)
-    with pytest.raises(TypeError, match=r"map_readers.function must be callable, got 3"):
-        map_readers(3, digits)
+    for make, name in [
+        (lambda: map_readers(3, digits), "map_readers.func"),
+        (lambda: rd.xmap_readers(3, digits, 1, 1), "xmap_readers.mapper"),
+        (lambda: rd.filter(3, digits), "filter.predicate"),
+        (lambda: rd.take_while(3, digits), "take_while.predicate"),
+    ]:
+        with pytest.raises(TypeError, match=rf"^{name} must be callable, got 3$"):
+            make()
 
 
 def test_a_reader_can_be_pickled_between_passes():

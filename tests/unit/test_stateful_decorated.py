@@ -271,7 +271,10 @@ def test_a_pipeline_resumes():
         ((counting(3), 3), r"DecoratedReader\.decorate must be callable, got 3"),
         ((3, lambda reader: reader), r"reader must be callable, got 3"),
         ((counting(3), lambda reader: None), r"reader must be callable, got None"),
-        ((counting(3), lambda reader: reader, 3), r"function must be callable, got 3"),
+        (
+            (counting(3), lambda reader: reader, 3),
+            r"DecoratedReader\.convert must be callable, got 3",
+        ),
     ],
 )
 def test_what_decorates_and_what_is_decorated_are_callable(arguments, message):
