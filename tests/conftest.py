@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 
 import pytest
@@ -18,6 +19,12 @@ pytest_plugins = ["gpufeed.pytest_plugin"]
 @pytest.fixture(autouse=True)
 def no_leaks(gpufeed_no_leaks: None) -> None:
     """Every test must leave nothing behind."""
+
+
+def pytest_collection_finish() -> None:
+    """Take what is there for good out of all later garbage collections, which tests ask for."""
+    gc.collect()
+    gc.freeze()
 
 
 def _has_cuda_device() -> bool:
