@@ -263,7 +263,8 @@ def _outcome(stage: str, fault: Fault) -> dict[str, Any]:
             num += 1
             begin = time.perf_counter()
     except Exception as raised:  # noqa: BLE001 - what is asked for
-        error, message = type(raised).__name__, str(raised)
+        # The first line: further ones are another process's traceback, with the paths of a machine.
+        error, message = type(raised).__name__, str(raised).partition("\n")[0]
     waited_s = time.perf_counter() - begin
     del samples
     gc.collect()

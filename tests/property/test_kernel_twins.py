@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numba import config
 from numba import cuda as numba_cuda
 
-from gpufeed.kernels import cpu, cuda, reference
+from gpufeed.kernels import cpu, cuda, cuda_launch, reference
 from gpufeed.kernels.checks import VALUE_DTYPES
 
 INDEX_DTYPES = st.sampled_from(["int32", "int64"])
@@ -26,10 +26,10 @@ MANY = settings(max_examples=100, deadline=None)
 def small_launches():
     with pytest.MonkeyPatch.context() as patch:
         if config.ENABLE_CUDASIM:
-            patch.setattr(cuda, "WARP", 4)
-            patch.setattr(cuda, "THREADS_PER_BLOCK", 8)
-            patch.setattr(cuda, "MIN_BLOCKS", 3)
-            patch.setattr(cuda, "MAX_BLOCKS", 4)
+            patch.setattr(cuda_launch, "WARP", 4)
+            patch.setattr(cuda_launch, "THREADS_PER_BLOCK", 8)
+            patch.setattr(cuda_launch, "MIN_BLOCKS", 3)
+            patch.setattr(cuda_launch, "MAX_BLOCKS", 4)
         yield
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from gpufeed import kernels
-from gpufeed.kernels import cpu, cuda, reference
+from gpufeed.kernels import cpu, cuda, cuda_launch, reference
 
 OFFSETS = np.array([0, 2, 2, 3])
 INDICES = np.array([3, 0, 3])
@@ -321,20 +321,20 @@ def test_device_arrays_go_to_the_cuda_twin_with_the_stream(monkeypatch):
 
 
 def test_a_stream_reaches_numba_as_its_handle(monkeypatch):
-    monkeypatch.setattr(cuda.cuda, "external_stream", lambda handle: ("stream", handle))
-    assert cuda._as_numba_stream(Stream()) == ("stream", 0xC0DE)
-    assert cuda._as_numba_stream(None) == 0
+    monkeypatch.setattr(cuda_launch.cuda, "external_stream", lambda handle: ("stream", handle))
+    assert cuda_launch.as_numba_stream(Stream()) == ("stream", 0xC0DE)
+    assert cuda_launch.as_numba_stream(None) == 0
 
 
 @pytest.mark.parametrize(
     ("rows", "row_width"), [(1, 1), (1, 10**8), (7, 33), (4096, 100), (10**7, 1000)]
 )
 def test_launches_fill_the_device_within_its_limits(rows, row_width):
-    (grid_x, grid_y), (across, down) = cuda._grid_and_block(rows, row_width)
-    assert across * down == cuda.THREADS_PER_BLOCK
-    assert across % cuda.WARP == 0
-    assert grid_x * grid_y >= cuda.MIN_BLOCKS
-    assert max(grid_x, grid_y) <= cuda.MAX_BLOCKS
+    (grid_x, grid_y), (across, down) = cuda_launch.grid_and_block(rows, row_width)
+    assert across * down == cuda_launch.THREADS_PER_BLOCK
+    assert across % cuda_launch.WARP == 0
+    assert grid_x * grid_y >= cuda_launch.MIN_BLOCKS
+    assert max(grid_x, grid_y) <= cuda_launch.MAX_BLOCKS
 
 
 def test_host_and_device_arrays_do_not_mix():

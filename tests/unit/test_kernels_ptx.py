@@ -14,7 +14,7 @@ COMPILE_ALL = """
 from itertools import product
 from numba import cuda, types
 from numba.np.numpy_support import as_dtype, from_dtype
-from gpufeed.kernels import cuda as kernels
+from gpufeed.kernels import cuda as others, cuda_densify
 from gpufeed.kernels.words import arithmetic_dtype
 
 def array(dtype, ndim=1):
@@ -80,7 +80,7 @@ signatures = {
                for dtype, to in product([types.uint8, types.float16, types.int64], floats)],
 }
 found = {
-    name: value for name, value in vars(kernels).items()
+    name: value for module in (cuda_densify, others) for name, value in vars(module).items()
     if hasattr(value, "py_func") and not value.targetoptions.get("device")
 }
 if set(found) != set(signatures):

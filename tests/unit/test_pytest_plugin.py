@@ -68,7 +68,7 @@ def test_others_leaks_do_not_matter():
 def run_tests(folder: Path, *options: str) -> str:
     (folder / "test_mine.py").write_text(TESTS)
     command = [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:randomly", "-p", PLUGIN]
-    # Options for this session may be of plugins that the other one goes without.
+    # Options given to this run may be of plugins that the other one goes without.
     environment = {key: value for key, value in os.environ.items() if key != "PYTEST_ADDOPTS"}
     done = subprocess.run(
         [*command, "-p", "no:cacheprovider", *options, str(folder)],
