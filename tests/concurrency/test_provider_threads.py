@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from itertools import count
 from weakref import WeakSet
 
 import pytest
@@ -59,8 +60,7 @@ def test_leaving_the_loop_ends_the_thread_and_closes_the_files():
     @provider(input_types=TYPES, min_pool_size=8, max_open_files=3)
     def process(settings, name):
         try:
-            for number in range(1000):
-                yield 0, number
+            yield from ((0, number % 1000) for number in count())
         finally:
             closed.append(name)
 
