@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
@@ -21,8 +22,16 @@ def no_leaks(gpufeed_no_leaks: None) -> None:
     """Every test must leave nothing behind."""
 
 
+@pytest.fixture(autouse=True, scope="module")
+def quick_collections() -> Iterator[None]:
+    """Take what is there for good (torch, say) out of all the collections that tests ask for."""
+    yield
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_collection_finish() -> None:
-    """Take what is there for good out of all later garbage collections, which tests ask for."""
+    """Do so before the first test too."""
     gc.collect()
     gc.freeze()
 
