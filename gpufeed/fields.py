@@ -7,6 +7,7 @@ batch is all of one kind. A `ColumnarBatch` is taken apart by name, or by ``feed
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import countOf
 from typing import Any
 
 from gpufeed.checks import whole_number
@@ -14,8 +15,6 @@ from gpufeed.columnar import Column, ColumnarBatch
 from gpufeed.errors import FieldError
 
 __all__ = ["FieldMap"]
-
-_ROWS = {tuple, list}
 
 
 class FieldMap:
@@ -64,8 +63,10 @@ class FieldMap:
         samples = batch if isinstance(batch, (list, tuple)) else _as_list(batch)
         if not samples:
             return [()] * len(self._names)
+        if countOf(map(type, samples), tuple) == len(samples):
+            return self._from_rows(samples)
         kinds = set(map(type, samples))
-        if kinds <= _ROWS or all(issubclass(kind, (tuple, list)) for kind in kinds):
+        if all(issubclass(kind, (tuple, list)) for kind in kinds):
             return self._from_rows(samples)
         if isinstance(samples[0], (tuple, list)):
             return self._row_by_row(samples)
