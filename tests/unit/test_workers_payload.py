@@ -89,7 +89,8 @@ def uses_a_global():
     return LOCK
 
 
-def test_what_cannot_be_pickled_is_named():
+def test_what_cannot_be_pickled_is_named(monkeypatch):
+    monkeypatch.setattr(uses_a_global, "__module__", "__main__")  # whose functions go by value
     lock = threading.Lock()
 
     def inner():
