@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from operator import index as as_index
-from typing import Any, Self
+from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 
@@ -23,12 +23,15 @@ from gpufeed.device import array_module, transfer, working_on
 from gpufeed.device.backend import Array
 from gpufeed.device.slabs import Lease
 from gpufeed.errors import FieldError, LoDError, PlaceError
+from gpufeed.kernels import mask_rows, number_rows
 from gpufeed.kernels.checks import VALUE_DTYPES
 from gpufeed.lod import LoD, Offsets, index_dtype
-from gpufeed.places import CPUPlace, CUDAPlace, Place
+from gpufeed.places import CPUPlace, Place
 from gpufeed.split import SplitPolicy, split_points
 
-__all__ = ["Ragged", "require_kernel_dtype"]
+__all__ = ["Ragged", "Side", "is_second", "require_kernel_dtype"]
+
+Side: TypeAlias = Literal["right", "left"]
 
 
 class Ragged(ABC):
@@ -225,38 +228,37 @@ class Ragged(ABC):
 
     def segment_ids(self, level: int = -1) -> Array:
         """Return, for every row, the number of its sequence: ``(rows,)`` int64, on this place."""
-        level = self._level(level)
-        if not isinstance(self._place, CUDAPlace):
-            return offset_math.segment_ids(offset_math.absolute(self._lod, level))
-        offsets = self.cu_seqlens(level)
-        xp = array_module(offsets)
-        with working_on(self._place):
-            # Not `repeat`, as on the host: CuPy's takes no array of counts. Offsets never fall, so
-            # a row's sequence is the last one that begins at the row or before it.
-            rows = xp.arange(self._num_rows(), dtype=offsets.dtype)
-            return xp.searchsorted(offsets, rows, side="right").astype(np.int64) - 1
+        return self._numbered(level, restarts=False)
 
     def positions(self, level: int = -1) -> Array:
         """Return, for every row, its place in its sequence: ``(rows,)`` int64, on this place."""
-        offsets, segments = self.cu_seqlens(level), self.segment_ids(level)
-        with working_on(self._place):
-            return array_module(offsets).arange(self._num_rows()) - offsets[segments]
+        return self._numbered(level, restarts=True)
 
-    def mask(self, max_length: int | None = None) -> Array:
+    def _numbered(self, level: int, *, restarts: bool) -> Array:
+        offsets = self.cu_seqlens(level)
+        with working_on(self._place):
+            numbers = array_module(offsets).empty(self._num_rows(), np.int64)
+            number_rows(offsets, numbers, restarts=restarts)
+        return numbers
+
+    def mask(self, max_length: int | None = None, *, side: Side = "right") -> Array:
         """Return which cells of the padded form are rows: ``(sequences, max_length)`` bool.
 
         Args:
             max_length: Width; None takes the longest sequence.
+            side: Of a short sequence on which it is padded: ``"right"`` or ``"left"``.
 
         Raises:
-            FieldError: ``max_length`` is not a whole number >= 0.
+            FieldError: ``max_length`` is not a whole number >= 0, or ``side`` is no side.
             LoDError: There is no LoD.
         """
+        pads_left = is_second(self._owner("mask.side"), side, ("right", "left"))
         offsets = self.cu_seqlens()
         width = self._width(max_length)
         with working_on(self._place):
-            lengths = offsets[1:] - offsets[:-1]
-            return array_module(offsets).arange(width) < lengths[:, None]
+            cells = array_module(offsets).empty((len(offsets) - 1, width), bool)
+            mask_rows(offsets, cells, pads_left=pads_left)
+        return cells
 
     def record_stream(self, stream: Any) -> None:
         """Keep the memory of this object until the work now queued on ``stream`` is done.
@@ -335,3 +337,14 @@ def require_kernel_dtype(owner: str, dtype: np.dtype[Any]) -> None:
     if dtype not in VALUE_DTYPES:
         known = ", ".join(map(str, VALUE_DTYPES))
         raise FieldError(f"{owner} must be of dtype {known}, got {dtype}")
+
+
+def is_second(argument: str, given: object, choices: tuple[str, str]) -> bool:
+    """Return whether the second of two choices was made.
+
+    Raises:
+        FieldError: Neither was.
+    """
+    if given not in choices:
+        raise FieldError(f"{argument} must be {choices[0]!r} or {choices[1]!r}, got {given!r}")
+    return given == choices[1]

@@ -21,11 +21,10 @@ from gpufeed.kernels import gather_sequences, pad_rows, unpad_rows
 from gpufeed.kernels.checks import VALUE_DTYPES
 from gpufeed.lod import LoD, Offsets, index_dtype
 from gpufeed.places import CPUPlace, Place
-from gpufeed.ragged import Ragged, require_kernel_dtype
+from gpufeed.ragged import Ragged, Side, is_second, require_kernel_dtype
 
 __all__ = ["Sequences"]
 
-Side: TypeAlias = Literal["right", "left"]
 Keep: TypeAlias = Literal["start", "end"]
 
 
@@ -97,8 +96,8 @@ class Sequences(Ragged):
             LoDError: This tensor has no LoD.
         """
         require_kernel_dtype("LoDTensor.to_padded", self.dtype)
-        pads_left = _is_second("LoDTensor.to_padded.side", side, ("right", "left"))
-        keeps_end = _is_second("LoDTensor.to_padded.keep", keep, ("start", "end"))
+        pads_left = is_second("LoDTensor.to_padded.side", side, ("right", "left"))
+        keeps_end = is_second("LoDTensor.to_padded.keep", keep, ("start", "end"))
         fill = _as_scalar(pad_value, self.dtype)
         offsets = self.cu_seqlens()
         width = self._width(max_length)
@@ -130,7 +129,7 @@ class Sequences(Ragged):
             FieldError: ``padded`` has no second dimension, or a dtype that `to_padded` refuses.
             LoDError: The lengths do not fit it, or ``upper_lod`` does not fit them.
         """
-        pads_left = _is_second("LoDTensor.from_padded.side", side, ("right", "left"))
+        pads_left = is_second("LoDTensor.from_padded.side", side, ("right", "left"))
         cells, place = as_array(padded, "LoDTensor.from_padded.padded")
         require_kernel_dtype("LoDTensor.from_padded.padded", cells.dtype)
         if cells.ndim < 2:
@@ -277,13 +276,6 @@ def _on_host(numbers: object) -> object:
         return numbers
     array, place = as_array(numbers, "LoDTensor.lengths")
     return transfer(array, place, CPUPlace())
-
-
-def _is_second(argument: str, given: object, choices: tuple[str, str]) -> bool:
-    """Return whether the second of two choices was made."""
-    if given not in choices:
-        raise FieldError(f"{argument} must be {choices[0]!r} or {choices[1]!r}, got {given!r}")
-    return given == choices[1]
 
 
 def _as_scalar(value: float, dtype: np.dtype[Any]) -> Any:

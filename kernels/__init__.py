@@ -5,6 +5,8 @@
 `pad_rows`         packed rows to rows of one length               cuts, fills with a value
 `unpad_rows`       padded rows back to packed ones                 copies
 `gather_sequences` packed rows in another order                    copies, forth or back
+`number_rows`      offsets to sequence numbers, or places in them  counts
+`mask_rows`        offsets to the cells of padded rows in use      compares
 `convert_values`   one dtype to another                            casts, scales, shifts
 `narrow_values`    one dtype to a narrower one                     casts, finds what is lost
 `unpack_bits`      bits to truth values                            shifts, masks
@@ -30,7 +32,13 @@ if __name__ == "kernels":
     # The folder stands beside the package, where an unrelated "kernels" would be looked for too.
     raise ImportError("kernels is the source folder of gpufeed.kernels; import gpufeed.kernels")
 
-from gpufeed.kernels.ragged import gather_sequences, pad_rows, unpad_rows
+from gpufeed.kernels.ragged import (
+    gather_sequences,
+    mask_rows,
+    number_rows,
+    pad_rows,
+    unpad_rows,
+)
 from gpufeed.kernels.sparse import densify_rows
 from gpufeed.kernels.wire import convert_values, narrow_values, unpack_bits
 from gpufeed.kernels.words import arithmetic_dtype
@@ -39,7 +47,9 @@ __all__ = [
     "convert_values",
     "densify_rows",
     "gather_sequences",
+    "mask_rows",
     "narrow_values",
+    "number_rows",
     "pad_rows",
     "unpack_bits",
     "unpad_rows",
@@ -67,7 +77,8 @@ def warm_up(
         convert: (values, out) dtypes of `convert_values`, and whether it scales or shifts:
             ``"channels"`` if each channel by its own factor.
         narrow: (values, out) dtypes of `narrow_values`, which runs on the host.
-        pad: (values, offsets) dtypes of `pad_rows`, `unpad_rows` and `gather_sequences`.
+        pad: (values, offsets) dtypes of `pad_rows`, `unpad_rows` and `gather_sequences`; of the
+            offsets also `number_rows` and `mask_rows`.
         zeros: ``numpy.zeros`` or ``cupy.zeros``: whose kernels to warm, for the current device.
     """
     for index_dtype, value_dtype, out_dtype in densify:
@@ -91,3 +102,5 @@ def warm_up(
         pad_rows(rows, offsets, 0, padded)
         unpad_rows(padded, offsets, rows)
         gather_sequences(rows, offsets, zeros(1, index_dtype), offsets, rows)
+        number_rows(offsets, zeros(0, np.int64))
+        mask_rows(offsets, zeros((1, 1), bool))

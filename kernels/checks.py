@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["check_array", "check_castable", "check_dtype", "check_offsets", "check_shape"]
+__all__ = ["check_array", "check_castable", "check_offsets"]
 
 Array = npt.NDArray[Any]
 
@@ -24,71 +24,73 @@ VALUE_DTYPES = tuple(
     )
 )
 INDEX_DTYPES = (np.dtype("int32"), np.dtype("int64"))
+FAULT_DTYPES = (np.dtype("int64"),)
+FLAG_DTYPES = (np.dtype("bool"),)
 
 
-def check_array(name: str, array: Array, min_ndim: int, *, is_written: bool = False) -> None:
-    """Raise unless ``array`` is C-contiguous with at least ``min_ndim`` dimensions.
+def check_array(
+    name: str,
+    array: Array,
+    shape: tuple[Any, ...],
+    dtypes: tuple[np.dtype[Any], ...] = VALUE_DTYPES,
+    *,
+    is_written: bool = False,
+) -> None:
+    """Raise unless ``array`` is C-contiguous, of this shape and of one of these dtypes.
 
     Args:
         name: Of the argument, as ``operation.argument``.
         array: A NumPy array or numba's view of a device array.
-        min_ndim: How many dimensions the operation takes for granted.
+        shape: In it a string stands for any size, and ``...`` at its end for any more sizes.
+        dtypes: Those that the operation takes.
         is_written: Whether the operation writes into it, so that it must not be read-only.
 
     Raises:
-        ValueError: It is not.
+        TypeError: It is of another dtype.
+        ValueError: It has another shape, is not contiguous, or is not to be written.
     """
-    if array.ndim < min_ndim:
-        raise ValueError(f"{name} must have >= {min_ndim} dimensions, got shape {array.shape}")
-    if not array.flags["C_CONTIGUOUS"]:
+    if array.shape != shape and not _fits(array.shape, shape):
+        wanted = ", ".join("..." if size is ... else str(size) for size in shape)
+        raise ValueError(f"{name} must have shape ({wanted}), got {tuple(array.shape)}")
+    if array.dtype not in dtypes:
+        allowed = ", ".join(map(str, dtypes))
+        raise TypeError(f"{name} must have dtype {allowed}, got {array.dtype}")
+    flags = array.flags
+    if not flags["C_CONTIGUOUS"]:
         raise ValueError(
             f"{name} must be C-contiguous, got shape {array.shape} with strides {array.strides}"
         )
-    if is_written and isinstance(array, np.ndarray) and not array.flags["WRITEABLE"]:
+    if is_written and isinstance(array, np.ndarray) and not flags["WRITEABLE"]:
         raise ValueError(f"{name} must be writable, got a read-only array")
 
 
-def check_dtype(name: str, array: Array, dtypes: tuple[np.dtype[Any], ...]) -> None:
-    """Raise unless the dtype of ``array`` is one of ``dtypes``.
-
-    Raises:
-        TypeError: It is not.
-    """
-    if array.dtype not in dtypes:
-        allowed = ", ".join(str(dtype) for dtype in dtypes)
-        raise TypeError(f"{name} must have dtype {allowed}, got {array.dtype}")
+def _fits(got: tuple[int, ...], shape: tuple[Any, ...]) -> bool:
+    if shape and shape[-1] is ...:
+        shape = shape[:-1]
+        got = got[: len(shape)]
+    return len(got) == len(shape) and all(
+        size == wanted or isinstance(wanted, str) for size, wanted in zip(got, shape, strict=True)
+    )
 
 
-def check_shape(name: str, array: Array, shape: tuple[int | str, ...]) -> None:
-    """Raise unless ``array`` has ``shape``, in which a string stands for any size.
-
-    Raises:
-        ValueError: It has not.
-    """
-    fits = len(array.shape) == len(shape)
-    if fits:
-        for got, want in zip(array.shape, shape, strict=True):
-            if got != want and not isinstance(want, str):
-                fits = False
-    if not fits:
-        wanted = ", ".join(map(str, shape))
-        raise ValueError(f"{name} must have shape ({wanted}), got {tuple(array.shape)}")
-
-
-def check_offsets(name: str, offsets: Array, rows: int, total: int) -> None:
+def check_offsets(
+    name: str,
+    offsets: Array,
+    rows: int,
+    total: int,
+    dtypes: tuple[np.dtype[Any], ...] = INDEX_DTYPES,
+) -> None:
     """Raise unless ``offsets`` can cut ``total`` entries into ``rows`` rows.
 
     Raises:
-        TypeError: It is not an array of int32 or int64.
+        TypeError: It is of another dtype.
         ValueError: It has another length, or (on the host) other ends.
     """
-    check_array(name, offsets, 1)
-    check_dtype(name, offsets, INDEX_DTYPES)
-    check_shape(name, offsets, (rows + 1,))
-    if isinstance(offsets, np.ndarray) and (offsets[0] != 0 or offsets[-1] != total):
-        raise ValueError(
-            f"{name} must start at 0 and end at {total}, got {offsets[0]} and {offsets[-1]}"
-        )
+    check_array(name, offsets, (rows + 1,), dtypes)
+    if isinstance(offsets, np.ndarray):
+        first, last = offsets.item(0), offsets.item(-1)
+        if first != 0 or last != total:
+            raise ValueError(f"{name} must start at 0 and end at {total}, got {first} and {last}")
 
 
 def check_castable(name: str, values: Array, out: Array) -> None:
@@ -97,6 +99,5 @@ def check_castable(name: str, values: Array, out: Array) -> None:
     Raises:
         TypeError: It cannot.
     """
-    check_dtype(name, values, VALUE_DTYPES)
     if out.dtype == np.bool_ and values.dtype != np.bool_:
         raise TypeError(f"{name} must have dtype bool when out has, got {values.dtype}")

@@ -26,7 +26,9 @@ __all__ = [
     "convert_values",
     "densify_rows",
     "gather_sequences",
+    "mask_rows",
     "narrow_values",
+    "number_rows",
     "pad_rows",
     "unpack_bits",
     "unpad_rows",
@@ -229,6 +231,29 @@ def _gather(
 
 
 @_compiled
+def _number(offsets: Array, restarts: bool, out: Array) -> None:
+    for i in range(offsets.size - 1):
+        numbers = out[offsets[i] : offsets[i + 1]]
+        if restarts:
+            for j in range(numbers.size):
+                numbers[j] = j
+        else:
+            for j in range(numbers.size):
+                numbers[j] = i
+
+
+@_compiled
+def _mask(offsets: Array, pads_left: bool, out: Array) -> None:
+    rows, width = out.shape
+    for row in range(rows):
+        length = min(offsets[row + 1] - offsets[row], width)
+        left = width - length if pads_left else 0
+        cells = out[row]
+        for j in range(width):
+            cells[j] = (j >= left) & (j < left + length)
+
+
+@_compiled
 def _scale(values: Array, scale: Array, shift: Array, num_inner: int, out: Array) -> None:
     block = scale.size * num_inner
     for start in range(0, out.size, block):
@@ -360,6 +385,16 @@ def gather_sequences(
     width = math.prod(values.shape[1:])
     words, out_words = as_words(values, values.size), as_words(out, out.size)
     _gather(words, offsets, sequences, new_offsets, width, is_reversed, out_words)
+
+
+def number_rows(offsets: Array, out: Array, *, restarts: bool = False) -> None:
+    """Number packed rows by sequence, ``out[offsets[i]:offsets[i + 1]] = i``, or within it."""
+    _number(offsets, restarts, out)
+
+
+def mask_rows(offsets: Array, out: Array, *, pads_left: bool = False) -> None:
+    """Tell which cells of padded rows hold values: ``out[i, j] = j < n``."""
+    _mask(offsets, pads_left, out)
 
 
 def convert_values(

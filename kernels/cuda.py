@@ -28,7 +28,9 @@ __all__ = [
     "convert_values",
     "densify_rows",
     "gather_sequences",
+    "mask_rows",
     "narrow_values",
+    "number_rows",
     "pad_rows",
     "unpack_bits",
     "unpad_rows",
@@ -95,6 +97,31 @@ def _gather(
             if is_reversed:
                 from_start = length - width - j + 2 * (j % width)
             out[target + j] = values[start + from_start]
+
+
+@compiled
+def _number(offsets: Array, restarts: bool, out: Array) -> None:
+    left = cuda.blockIdx.y * cuda.blockDim.x + cuda.threadIdx.x
+    across = cuda.gridDim.y * cuda.blockDim.x
+    down = cuda.gridDim.x * cuda.blockDim.y
+    begin = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
+    for i in range(begin, offsets.size - 1, down):
+        start = offsets[i]
+        for j in range(left, offsets[i + 1] - start, across):
+            out[start + j] = j if restarts else i
+
+
+@compiled
+def _mask(offsets: Array, pads_left: bool, out: Array) -> None:
+    rows, width = out.shape
+    left = cuda.blockIdx.y * cuda.blockDim.x + cuda.threadIdx.x
+    across = cuda.gridDim.y * cuda.blockDim.x
+    down = cuda.gridDim.x * cuda.blockDim.y
+    for row in range(cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y, rows, down):
+        length = min(offsets[row + 1] - offsets[row], width)
+        begins = width - length if pads_left else 0
+        for j in range(left, width, across):
+            out[row, j] = 0 <= j - begins < length
 
 
 @compiled
@@ -211,6 +238,25 @@ def gather_sequences(
     _gather[grid, block, as_numba_stream(stream)](
         words, offsets, sequences, new_offsets, width, is_reversed, out_words
     )
+
+
+def number_rows(
+    offsets: Array, out: Array, *, restarts: bool = False, stream: Any | None = None
+) -> None:
+    """Number packed rows by sequence, ``out[offsets[i]:offsets[i + 1]] = i``, or within it."""
+    if out.size:
+        sequences = offsets.size - 1
+        grid, block = grid_and_block(sequences, -(-out.size // sequences))
+        _number[grid, block, as_numba_stream(stream)](offsets, restarts, out)
+
+
+def mask_rows(
+    offsets: Array, out: Array, *, pads_left: bool = False, stream: Any | None = None
+) -> None:
+    """Tell which cells of padded rows hold values: ``out[i, j] = j < n``."""
+    if out.size:
+        grid, block = grid_and_block(*out.shape)
+        _mask[grid, block, as_numba_stream(stream)](offsets, pads_left, out)
 
 
 def convert_values(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -11,30 +12,46 @@ import numpy as np
 __all__ = ["resolve"]
 
 
+@dataclass(frozen=True)
+class _Stream:
+    handle: int
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.handle
+
+
 def resolve(
     operation: str, stream: Any | None, **arrays: Any
-) -> tuple[Callable[..., None], list[Any]]:
+) -> tuple[Callable[..., None], Iterable[Any]]:
     """Return the twin of ``operation`` for where ``arrays`` live, and the arrays as it takes them.
 
     numba is imported by the first call.
 
     Args:
         operation: Name of the kernel.
-        stream: For device arrays: has ``__cuda_stream__``; None is the legacy default stream.
+        stream: For device arrays: has ``__cuda_stream__``; None is the one that ``out`` names in
+            its ``__cuda_array_interface__``, or else the legacy default stream.
         arrays: By argument name; None where one is left out.
 
     Raises:
         TypeError: They live neither all on the host nor all on a device.
         ValueError: A stream for host arrays: host kernels run at once, in no stream's order.
     """
+    for array in arrays.values():
+        if array is not None and not isinstance(array, np.ndarray):
+            return _on_device(operation, stream, arrays)
+    if stream is not None:
+        raise ValueError(f"{operation}.stream must be None for host arrays, got {stream!r}")
+    from gpufeed.kernels import cpu
+
+    return getattr(cpu, operation), arrays.values()
+
+
+def _on_device(
+    operation: str, stream: Any | None, arrays: dict[str, Any]
+) -> tuple[Callable[..., None], Iterable[Any]]:
     given = {name: array for name, array in arrays.items() if array is not None}
     on_host = [name for name, array in given.items() if isinstance(array, np.ndarray)]
-    if len(on_host) == len(given):
-        if stream is not None:
-            raise ValueError(f"{operation}.stream must be None for host arrays, got {stream!r}")
-        from gpufeed.kernels import cpu
-
-        return getattr(cpu, operation), list(arrays.values())
     for name, array in given.items():
         if not isinstance(array, np.ndarray) and not hasattr(array, "__cuda_array_interface__"):
             raise TypeError(
@@ -48,8 +65,10 @@ def resolve(
         )
     from gpufeed.kernels import cuda
 
-    twin = getattr(cuda, operation)
-    on_device = [
+    if stream is None:  # CuPy's arrays name the stream that is current in their thread
+        handle = arrays["out"].__cuda_array_interface__.get("stream")
+        stream = None if handle is None else _Stream(handle)
+    twin = partial(getattr(cuda, operation), stream=stream)
+    return twin, [
         None if array is None else cuda.as_device_array(array) for array in arrays.values()
     ]
-    return partial(twin, stream=stream), on_device

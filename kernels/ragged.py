@@ -1,19 +1,13 @@
-"""Kernels on packed rows: to padded ones and back, and in another order."""
+"""Kernels on packed rows: to padded ones and back, in another order, and their numbers."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from gpufeed.kernels.checks import (
-    VALUE_DTYPES,
-    check_array,
-    check_dtype,
-    check_offsets,
-    check_shape,
-)
+from gpufeed.kernels.checks import FLAG_DTYPES, INDEX_DTYPES, check_array, check_offsets
 from gpufeed.kernels.dispatch import resolve
 
-__all__ = ["gather_sequences", "pad_rows", "unpad_rows"]
+__all__ = ["gather_sequences", "mask_rows", "number_rows", "pad_rows", "unpad_rows"]
 
 
 def pad_rows(
@@ -56,11 +50,9 @@ def pad_rows(
     run, (values, offsets, out) = resolve(
         "pad_rows", stream, values=values, offsets=offsets, out=out
     )
-    check_array("pad_rows.values", values, 1)
-    check_dtype("pad_rows.values", values, VALUE_DTYPES)
-    check_array("pad_rows.out", out, 2, is_written=True)
-    check_dtype("pad_rows.out", out, (values.dtype,))
-    check_shape("pad_rows.out", out, ("rows", "max_length", *values.shape[1:]))
+    check_array("pad_rows.values", values, ("total", ...))
+    shape = ("rows", "max_length", *values.shape[1:])
+    check_array("pad_rows.out", out, shape, (values.dtype,), is_written=True)
     check_offsets("pad_rows.offsets", offsets, out.shape[0], values.shape[0])
     run(values, offsets, pad_value, out, pads_left=bool(pads_left), keeps_end=bool(keeps_end))
 
@@ -93,11 +85,9 @@ def unpad_rows(
     run, (padded, offsets, out) = resolve(
         "unpad_rows", stream, padded=padded, offsets=offsets, out=out
     )
-    check_array("unpad_rows.padded", padded, 2)
-    check_dtype("unpad_rows.padded", padded, VALUE_DTYPES)
-    check_array("unpad_rows.out", out, 1, is_written=True)
-    check_dtype("unpad_rows.out", out, (padded.dtype,))
-    check_shape("unpad_rows.out", out, ("total", *padded.shape[2:]))
+    check_array("unpad_rows.padded", padded, ("rows", "max_length", ...))
+    shape = ("total", *padded.shape[2:])
+    check_array("unpad_rows.out", out, shape, (padded.dtype,), is_written=True)
     check_offsets("unpad_rows.offsets", offsets, padded.shape[0], out.shape[0])
     run(padded, offsets, out, pads_left=bool(pads_left))
 
@@ -147,15 +137,71 @@ def gather_sequences(
         new_offsets=new_offsets,
         out=out,
     )
-    check_array("gather_sequences.values", values, 1)
-    check_dtype("gather_sequences.values", values, VALUE_DTYPES)
-    check_array("gather_sequences.out", out, 1, is_written=True)
-    check_dtype("gather_sequences.out", out, (values.dtype,))
-    check_shape("gather_sequences.out", out, ("new total", *values.shape[1:]))
-    check_array("gather_sequences.sequences", sequences, 1)
-    check_shape("gather_sequences.sequences", sequences, ("taken",))
-    check_offsets("gather_sequences.offsets", offsets, len(offsets) - 1, values.shape[0])
-    check_dtype("gather_sequences.sequences", sequences, (offsets.dtype,))
-    check_offsets("gather_sequences.new_offsets", new_offsets, len(sequences), out.shape[0])
-    check_dtype("gather_sequences.new_offsets", new_offsets, (offsets.dtype,))
+    check_array("gather_sequences.values", values, ("total", ...))
+    shape = ("new total", *values.shape[1:])
+    check_array("gather_sequences.out", out, shape, (values.dtype,), is_written=True)
+    check_offsets("gather_sequences.offsets", offsets, len(offsets[1:]), values.shape[0])
+    dtypes = (offsets.dtype,)
+    check_array("gather_sequences.sequences", sequences, ("taken",), dtypes)
+    taken, total = len(sequences), out.shape[0]
+    check_offsets("gather_sequences.new_offsets", new_offsets, taken, total, dtypes)
     run(values, offsets, sequences, new_offsets, out, is_reversed=bool(is_reversed))
+
+
+def number_rows(
+    offsets: Any, out: Any, *, restarts: bool = False, stream: Any | None = None
+) -> None:
+    """Number packed rows by sequence, ``out[offsets[i]:offsets[i + 1]] = i``, or within it.
+
+    >>> import numpy as np
+    >>> out = np.empty(5, "int64")
+    >>> number_rows(np.array([0, 3, 3, 5]), out)
+    >>> out.tolist()
+    [0, 0, 0, 2, 2]
+    >>> number_rows(np.array([0, 3, 3, 5]), out, restarts=True)
+    >>> out.tolist()
+    [0, 1, 2, 0, 1]
+
+    Args:
+        offsets: ``(sequences + 1,)``, int32 or int64.
+        out: ``(total,)``, int32 or int64; overwritten.
+        restarts: Count 0, 1, 2 ... in each sequence anew.
+        stream: As for `densify_rows`.
+
+    Raises:
+        TypeError: An array of a dtype that no kernel takes, or arrays of host and device mixed.
+        ValueError: An array that is not contiguous, or of another shape.
+    """
+    run, (offsets, out) = resolve("number_rows", stream, offsets=offsets, out=out)
+    check_array("number_rows.out", out, ("total",), INDEX_DTYPES, is_written=True)
+    check_offsets("number_rows.offsets", offsets, len(offsets[1:]), out.shape[0])
+    run(offsets, out, restarts=bool(restarts))
+
+
+def mask_rows(
+    offsets: Any, out: Any, *, pads_left: bool = False, stream: Any | None = None
+) -> None:
+    """Tell which cells of padded rows hold values: ``out[i, j] = j < n``.
+
+    ``n`` is the row's length, at most ``max_length``: see `pad_rows`.
+
+    >>> import numpy as np
+    >>> out = np.empty((2, 2), bool)
+    >>> mask_rows(np.array([0, 3, 4]), out)
+    >>> out.tolist()
+    [[True, True], [True, False]]
+
+    Args:
+        offsets: ``(rows + 1,)``, int32 or int64.
+        out: ``(rows, max_length)`` bool; overwritten.
+        pads_left: A row's values are the last ones of its padded row: ``j >= max_length - n``.
+        stream: As for `densify_rows`.
+
+    Raises:
+        TypeError: An array of a dtype that no kernel takes, or arrays of host and device mixed.
+        ValueError: An array that is not contiguous, or of another shape.
+    """
+    run, (offsets, out) = resolve("mask_rows", stream, offsets=offsets, out=out)
+    check_array("mask_rows.out", out, ("rows", "max_length"), FLAG_DTYPES, is_written=True)
+    check_array("mask_rows.offsets", offsets, (len(out) + 1,), INDEX_DTYPES)
+    run(offsets, out, pads_left=bool(pads_left))

@@ -16,7 +16,9 @@ __all__ = [
     "convert_values",
     "densify_rows",
     "gather_sequences",
+    "mask_rows",
     "narrow_values",
+    "number_rows",
     "pad_rows",
     "unpack_bits",
     "unpad_rows",
@@ -117,6 +119,29 @@ def gather_sequences(
     for sequence, (start, end) in zip(sequences, pairwise(new_offsets), strict=True):
         rows = values[offsets[sequence] : offsets[sequence + 1]]
         out[start:end] = rows[::-1] if is_reversed else rows
+
+
+def number_rows(offsets: Array, out: Array, *, restarts: bool = False) -> None:
+    """Number packed rows by sequence, ``out[offsets[i]:offsets[i + 1]] = i``, or within it.
+
+    >>> out = np.empty(3, "int64")
+    >>> number_rows(np.array([0, 2, 3]), out)
+    >>> out.tolist()
+    [0, 0, 1]
+    """
+    for sequence, (start, end) in enumerate(pairwise(offsets.tolist())):
+        out[start:end] = np.arange(end - start) if restarts else sequence
+
+
+def mask_rows(offsets: Array, out: Array, *, pads_left: bool = False) -> None:
+    """Tell which cells of padded rows hold values: ``out[i, j] = j < n``.
+
+    >>> out = np.empty((2, 2), bool)
+    >>> mask_rows(np.array([0, 3, 4]), out)
+    >>> out.tolist()
+    [[True, True], [True, False]]
+    """
+    pad_rows(np.ones(offsets[-1], bool), offsets, False, out, pads_left=pads_left)
 
 
 def convert_values(

@@ -12,13 +12,11 @@ from typing import Any
 import numpy as np
 
 from gpufeed.kernels.checks import (
+    FAULT_DTYPES,
     INDEX_DTYPES,
-    VALUE_DTYPES,
     check_array,
     check_castable,
-    check_dtype,
     check_offsets,
-    check_shape,
 )
 from gpufeed.kernels.dispatch import resolve
 
@@ -64,8 +62,9 @@ def densify_rows(
             wrote to it since: then only their entries are cleared. None clears all of ``out``.
         fault: ``(1,)`` int64. Becomes 1 + the last entry whose index is outside ``[0, dim)``, if
             that is more; such entries are left out. Without it nobody is told on a device.
-        stream: For device arrays: has ``__cuda_stream__``; None is the legacy default stream. On a
-            device duplicates of a float row add in any order.
+        stream: For device arrays: has ``__cuda_stream__``; None is the one that ``out`` names in
+            its ``__cuda_array_interface__`` (CuPy's current stream), or else the legacy default
+            stream. On a device duplicates of a float row add in any order.
 
     Raises:
         TypeError: An array of a dtype that no kernel takes, or arrays of host and device mixed.
@@ -84,21 +83,16 @@ def densify_rows(
         fault=fault,
         out=out,
     )
-    check_array("densify_rows.out", out, 2, is_written=True)
-    check_dtype("densify_rows.out", out, VALUE_DTYPES)
-    check_shape("densify_rows.out", out, ("rows", "dim"))
+    check_array("densify_rows.out", out, ("rows", "dim"), is_written=True)
     _check_rows("densify_rows.", offsets, indices, out.shape[0])
     if values is not None:
-        check_array("densify_rows.values", values, 1)
-        check_shape("densify_rows.values", values, indices.shape)
+        check_array("densify_rows.values", values, indices.shape)
         check_castable("densify_rows.values", values, out)
     if previous is not None:
         _check_rows("densify_rows.previous_", old_offsets, old_indices, out.shape[0])
         previous = old_offsets, old_indices
     if fault is not None:
-        check_array("densify_rows.fault", fault, 1, is_written=True)
-        check_dtype("densify_rows.fault", fault, (np.dtype("int64"),))
-        check_shape("densify_rows.fault", fault, (1,))
+        check_array("densify_rows.fault", fault, (1,), FAULT_DTYPES, is_written=True)
     noted = fault
     if noted is None and isinstance(out, np.ndarray):
         noted = np.zeros(1, np.int64)
@@ -113,7 +107,5 @@ def densify_rows(
 
 
 def _check_rows(argument: str, offsets: Any, indices: Any, rows: int) -> None:
-    check_array(f"{argument}indices", indices, 1)
-    check_dtype(f"{argument}indices", indices, INDEX_DTYPES)
-    check_shape(f"{argument}indices", indices, ("total",))
+    check_array(f"{argument}indices", indices, ("total",), INDEX_DTYPES)
     check_offsets(f"{argument}offsets", offsets, rows, indices.shape[0])

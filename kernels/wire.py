@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from gpufeed.kernels.checks import (
+    FAULT_DTYPES,
+    FLAG_DTYPES,
     VALUE_DTYPES,
     check_array,
     check_castable,
-    check_dtype,
-    check_shape,
 )
 from gpufeed.kernels.dispatch import resolve
 from gpufeed.kernels.words import arithmetic_dtype
@@ -60,10 +60,8 @@ def convert_values(
     run, (values, out, *on_place) = resolve(
         "convert_values", stream, values=values, out=out, **factors
     )
-    check_array("convert_values.values", values, 0)
-    check_array("convert_values.out", out, 0, is_written=True)
-    check_shape("convert_values.out", out, values.shape)
-    check_dtype("convert_values.out", out, VALUE_DTYPES)
+    check_array("convert_values.values", values, (...,))
+    check_array("convert_values.out", out, values.shape, is_written=True)
     check_castable("convert_values.values", values, out)
     if (scale is not None or shift is not None) and out.dtype.kind != "f":
         raise TypeError(
@@ -75,9 +73,8 @@ def convert_values(
     for name, factor in zip(factors, on_place, strict=True):
         if factor is None:
             raise ValueError(f"convert_values.{name} must be an array with axis, got None")
-        check_array(f"convert_values.{name}", factor, 1)
-        check_shape(f"convert_values.{name}", factor, (out.shape[axis],))
-        check_dtype(f"convert_values.{name}", factor, (arithmetic_dtype(out.dtype),))
+        dtypes = (arithmetic_dtype(out.dtype),)
+        check_array(f"convert_values.{name}", factor, (out.shape[axis],), dtypes)
     run(values, *on_place, out, num_inner=math.prod(out.shape[axis:][1:]))
 
 
@@ -109,15 +106,10 @@ def narrow_values(values: Any, out: Any, fault: Any, *, stream: Any | None = Non
         "narrow_values", stream, values=values, out=out, fault=fault
     )
     numbers = tuple(dtype for dtype in VALUE_DTYPES if dtype != np.bool_)
-    check_array("narrow_values.values", values, 0)
-    check_dtype("narrow_values.values", values, numbers)
-    check_array("narrow_values.out", out, 0, is_written=True)
+    check_array("narrow_values.values", values, (...,), numbers)
     allowed = tuple(d for d in numbers if values.dtype.kind == "f" or d.kind != "f")
-    check_dtype("narrow_values.out", out, allowed)
-    check_shape("narrow_values.out", out, values.shape)
-    check_array("narrow_values.fault", fault, 1, is_written=True)
-    check_dtype("narrow_values.fault", fault, (np.dtype("int64"),))
-    check_shape("narrow_values.fault", fault, (1,))
+    check_array("narrow_values.out", out, values.shape, allowed, is_written=True)
+    check_array("narrow_values.fault", fault, (1,), FAULT_DTYPES, is_written=True)
     run(values, out, fault)
 
 
@@ -139,9 +131,7 @@ def unpack_bits(packed: Any, out: Any, *, stream: Any | None = None) -> None:
         ValueError: An array that is not contiguous, or of another shape.
     """
     run, (packed, out) = resolve("unpack_bits", stream, packed=packed, out=out)
-    check_array("unpack_bits.out", out, 0, is_written=True)
-    check_dtype("unpack_bits.out", out, (np.dtype("bool"),))
-    check_array("unpack_bits.packed", packed, 1)
-    check_dtype("unpack_bits.packed", packed, (np.dtype("uint8"),))
-    check_shape("unpack_bits.packed", packed, (-(-out.size // 8),))
+    check_array("unpack_bits.out", out, (...,), FLAG_DTYPES, is_written=True)
+    size = -(-out.size // 8)
+    check_array("unpack_bits.packed", packed, (size,), (np.dtype("uint8"),))
     run(packed, out)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from numba import config
 from numba import cuda as numba_cuda
 
+from gpufeed import kernels
 from gpufeed.kernels import cpu, cuda, cuda_launch, reference
 from gpufeed.kernels.checks import VALUE_DTYPES
 
@@ -147,6 +148,20 @@ def gather_calls(draw):
 
 
 @st.composite
+def number_calls(draw):
+    offsets = draw(row_offsets())
+    out = np.full(int(offsets[-1]), 7, draw(INDEX_DTYPES))
+    return (offsets, out), {"restarts": draw(st.booleans())}
+
+
+@st.composite
+def mask_calls(draw):
+    offsets = draw(row_offsets())
+    out = np.full((len(offsets) - 1, draw(st.integers(0, 8))), draw(st.booleans()))
+    return (offsets, out), {"pads_left": draw(st.booleans())}
+
+
+@st.composite
 def convert_calls(draw):
     shape = draw(st.sampled_from([(), (0,), (5,), (2, 3), (300,)]))
     source, target = draw(DTYPES), draw(DTYPES)
@@ -223,6 +238,34 @@ def test_gather_sequences_on_the_cpu(call):
 def test_gather_sequences_on_cuda(call):
     arguments, options = call
     check(on_device, "gather_sequences", *arguments, **options)
+
+
+@MANY
+@given(number_calls())
+def test_number_rows_on_the_cpu(call):
+    arguments, options = call
+    check(on_host, "number_rows", *arguments, **options)
+
+
+@FEW
+@given(number_calls())
+def test_number_rows_on_cuda(call):
+    arguments, options = call
+    check(on_device, "number_rows", *arguments, **options)
+
+
+@MANY
+@given(mask_calls())
+def test_mask_rows_on_the_cpu(call):
+    arguments, options = call
+    check(on_host, "mask_rows", *arguments, **options)
+
+
+@FEW
+@given(mask_calls())
+def test_mask_rows_on_cuda(call):
+    arguments, options = call
+    check(on_device, "mask_rows", *arguments, **options)
 
 
 @MANY
@@ -328,6 +371,27 @@ def test_unpadding_undoes_padding(call):
     np.testing.assert_array_equal(back, values)
 
 
+@MANY
+@given(pad_calls())
+def test_a_mask_finds_what_padding_kept(call):
+    (values, offsets, _, out), options = call
+    ones, padded = np.ones(len(values), bool), np.zeros(out.shape[:2], bool)
+    kernels.pad_rows(ones, offsets, False, padded, **options)
+    mask = np.ones_like(padded)
+    kernels.mask_rows(offsets, mask, pads_left=options["pads_left"])
+    np.testing.assert_array_equal(mask, padded)
+
+
+@MANY
+@given(number_calls())
+def test_a_row_stands_where_its_numbers_say(call):
+    (offsets, out), _ = call
+    positions = out.copy()
+    kernels.number_rows(offsets, out)
+    kernels.number_rows(offsets, positions, restarts=True)
+    np.testing.assert_array_equal(offsets[out] + positions, np.arange(len(out)))
+
+
 def test_one_giant_row_among_empty_ones():
     rng = np.random.default_rng(0)
     offsets = np.array([0, 0, 200_000, 200_000])
@@ -335,6 +399,9 @@ def test_one_giant_row_among_empty_ones():
     values = rng.integers(-8, 8, 200_000).astype("float32")
     check(on_host, "densify_rows", offsets, indices, values, np.ones((3, 1_000_000), "float32"))
     check(on_host, "pad_rows", values, offsets, 1, np.zeros((3, 150_000), "float32"))
+    check(on_host, "mask_rows", offsets, np.zeros((3, 150_000), bool))
+    for restarts in (False, True):
+        check(on_host, "number_rows", offsets, np.ones(200_000, "int64"), restarts=restarts)
 
 
 @given(st.lists(st.integers(0, 2**16 - 1), min_size=2, max_size=8))

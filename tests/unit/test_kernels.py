@@ -184,7 +184,7 @@ REFUSED = {
     "flat out": (
         ("densify_rows", OFFSETS, INDICES, None, zeros(12)),
         ValueError,
-        r"densify_rows\.out must have >= 2 dimensions, got shape \(12,\)",
+        r"densify_rows\.out must have shape \(rows, dim\), got \(12,\)",
     ),
     "deep out": (
         ("densify_rows", OFFSETS, INDICES, None, zeros((3, 2, 2))),
@@ -247,6 +247,41 @@ REFUSED = {
         ("gather_sequences", zeros(3), OFFSETS, np.zeros(2, "int64"), OFFSETS[:2], zeros(2)),
         ValueError,
         r"gather_sequences\.new_offsets must have shape \(3\), got \(2,\)",
+    ),
+    "numbers for another total": (
+        ("number_rows", OFFSETS, np.zeros(4, "int64")),
+        ValueError,
+        r"number_rows\.offsets must start at 0 and end at 4, got 0 and 3",
+    ),
+    "no offsets at all": (
+        ("number_rows", OFFSETS[:0], np.zeros(0, "int64")),
+        ValueError,
+        r"number_rows\.offsets must have shape \(1\), got \(0,\)",
+    ),
+    "strided numbers": (
+        ("number_rows", OFFSETS, np.zeros(6, "int64")[::2]),
+        ValueError,
+        r"number_rows\.out must be C-contiguous",
+    ),
+    "float numbers": (
+        ("number_rows", OFFSETS, zeros(3)),
+        TypeError,
+        r"number_rows\.out must have dtype int32, int64, got float32",
+    ),
+    "a mask of numbers": (
+        ("mask_rows", OFFSETS, zeros((3, 2))),
+        TypeError,
+        r"mask_rows\.out must have dtype bool, got float32",
+    ),
+    "a strided mask": (
+        ("mask_rows", OFFSETS, zeros((3, 4), "bool")[:, ::2]),
+        ValueError,
+        r"mask_rows\.out must be C-contiguous",
+    ),
+    "a mask of another height": (
+        ("mask_rows", OFFSETS, zeros((4, 2), "bool")),
+        ValueError,
+        r"mask_rows\.offsets must have shape \(5\), got \(4,\)",
     ),
     "bits of another number": (
         ("unpack_bits", np.zeros(1, "uint8"), zeros(9, "bool")),
@@ -318,6 +353,19 @@ def test_device_arrays_go_to_the_cuda_twin_with_the_stream(monkeypatch):
     [(got, options)] = calls
     assert all(a is b for a, b in zip(got, arrays, strict=True))
     assert options == {"stream": stream, "pads_left": False}
+
+
+def test_without_a_stream_it_runs_where_the_output_says_it_is_in_use(monkeypatch):
+    calls = []
+    monkeypatch.setattr(cuda, "as_device_array", lambda array: array.array)
+    monkeypatch.setattr(cuda, "unpad_rows", lambda *_, stream, **__: calls.append(stream))
+    arrays = [OnDevice(array) for array in (zeros((3, 2)), OFFSETS, zeros(3))]
+    kernels.unpad_rows(*arrays)
+    arrays[-1].__cuda_array_interface__["stream"] = 0xC0DE
+    kernels.unpad_rows(*arrays)
+    kernels.unpad_rows(*arrays, stream=Stream())
+    assert calls[0] is None
+    assert [stream.__cuda_stream__() for stream in calls[1:]] == [(0, 0xC0DE)] * 2
 
 
 def test_a_stream_reaches_numba_as_its_handle(monkeypatch):

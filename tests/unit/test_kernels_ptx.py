@@ -61,6 +61,8 @@ signatures = {
                for i, word in product(indices, words)],
     "_gather": [(array(word), array(i), array(i), array(i), i64, types.boolean, array(word))
                 for i, word in product(indices, words)],
+    "_number": [(array(i), types.boolean, array(j)) for i, j in product(indices, indices)],
+    "_mask": [(array(i), types.boolean, array(types.boolean, 2)) for i in indices],
     "_cast": [
         *[(array(types.boolean), array(dtype)) for dtype in [types.boolean, *numbers]],
         *[(array(types.uint8), array(dtype)) for dtype in numbers],

@@ -325,6 +325,7 @@ def test_attention_takes_row_offsets_of_any_level(nested):
     assert nested.positions().tolist() == [0, 1, 2, 0, 1, 0, 1, 2, 3]
     assert nested.positions(0).tolist() == [0, 1, 2, 3, 4, 0, 1, 2, 3]
     assert nested.mask().tolist() == [[1, 1, 1, 0], [1, 1, 0, 0], [1, 1, 1, 1]]
+    assert nested.mask(side="left").tolist() == [[0, 1, 1, 1], [0, 0, 1, 1], [1, 1, 1, 1]]
     assert LoDTensor(np.empty(0), lod=[[0]]).max_seqlen() == 0
 
 
