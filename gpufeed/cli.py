@@ -163,7 +163,6 @@ def _info() -> None:
     print(f"CUDA devices: {num_cuda_devices()}")
     for line in describe_cuda_devices():
         print(line)
-    print("isolated feeds: shared memory is not page-locked, so they are copied once more here")
     print(f"virtual devices: {num_virtual_devices()}")
     for extra, module in _EXTRAS.items():
         if not _is_installed(module):

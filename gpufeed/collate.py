@@ -13,21 +13,25 @@ region (widened, scaled and densified values) where the feed will live; what is 
 ``densify="reuse"`` stands apart from it (`gpufeed.layout`). For a device, offsets
 travel with the values, as int32 (int64 beyond 2**31 rows); the host keeps its own as int64.
 
-Nothing here allocates the block, or knows where it is.
+Nothing here allocates the block, or knows where it is. If another process has collated the batch,
+its block arrives with the sizes, from which the same plan is made here (`gpufeed.isolation`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any, Protocol
 
 import numpy as np
 
-from gpufeed.columnar import Column
+from gpufeed.columnar import Column, ColumnarBatch
 from gpufeed.columns import DenseColumn, SparseColumn
 from gpufeed.device.backend import Array
+from gpufeed.device.host import view_at
 from gpufeed.device.slabs import Lease
+from gpufeed.device.sources import Source
 from gpufeed.device.staging import MakeArray
 from gpufeed.feed import Feed
 from gpufeed.kernels import convert_values, densify_rows, unpack_bits
@@ -37,15 +41,16 @@ from gpufeed.lod import index_dtype
 from gpufeed.loose import LooseColumn
 from gpufeed.narrowing import NarrowColumn
 from gpufeed.places import CUDAPlace, Place
+from gpufeed.sized import SIZED, SizedDense, SizedSparse
 from gpufeed.sparse import SparseRows
 from gpufeed.tensor import LoDTensor
 from gpufeed.variables import Variable
 from gpufeed.whole import WHOLE, WholeDense, WholeSparse, samples_of
 
-__all__ = ["BatchPlan"]
+__all__ = ["BatchPlan", "CollatedBatch"]
 
-_DenseColumn = DenseColumn | WholeDense | LooseColumn
-Samples = Sequence[Any] | Column  # one value a sample, or all of them in one array
+# What a field is made of: one value a sample, all of them in one array, or no more than the sizes.
+Samples = Sequence[Any] | Column | SizedDense | SizedSparse
 
 
 class BatchPlan:
@@ -57,6 +62,7 @@ class BatchPlan:
         place: Where the feed will live.
         strict: Whether dense values are refused that the variable's dtype cannot keep; indices
             and values of sparse fields always are.
+        source: What travels, where another process has written it; then ``columns`` are sizes.
 
     Attributes:
         num_samples: In the batch.
@@ -74,8 +80,11 @@ class BatchPlan:
         place: Place,
         *,
         strict: bool,
+        source: Source | None = None,
     ) -> None:
-        self.num_samples = len(columns[0])
+        first = columns[0]
+        self.num_samples = first.num_samples if isinstance(first, SIZED) else len(first)
+        self.source = source
         self._place = place
         self._fields: list[tuple[str, _Field]] = []
         self._reusing: list[_ReusedField] = []
@@ -101,6 +110,10 @@ class BatchPlan:
         for reusing in self._reusing:
             _, self.nbytes = lay_out(reusing.remains, self.nbytes)
 
+    def sizes(self) -> list[SizedDense | SizedSparse]:
+        """Return what another process needs to make the same plan, without the values."""
+        return [field.sizes(self.num_samples) for _, field in self._fields]
+
     def settle(self, slab_nbytes: int, remains: object | None) -> object | None:
         """Place what is left for the next batch in this slab, and find what the last one left."""
         if not self._reusing:
@@ -118,6 +131,17 @@ class BatchPlan:
     def unpacked_arrays(self, make: MakeArray) -> list[Array]:
         """Return the arrays that `unpack` writes, or reads to know what it wrote before."""
         return [make(*placed) for _, field in self._fields for placed in field.placed]
+
+    def columns(self) -> dict[str, Column]:
+        """Return what `source` holds as columns of what travels, which are views of it."""
+        assert self.source is not None
+        arrays = iter(self.wire_arrays(partial(view_at, self.source.memory)))
+        return {
+            name: field.sizes(self.num_samples).column(
+                field._variable, list(islice(arrays, len(field.wire)))
+            )
+            for name, field in self._fields
+        }
 
     def write(self, wire: list[Array]) -> None:
         """Write every value, once, into the wire arrays (in host memory).
@@ -153,6 +177,27 @@ class BatchPlan:
         return Feed(tensors, place=place)
 
 
+class CollatedBatch(ColumnarBatch):
+    """A batch that another process has collated; columns are made of it only if asked for.
+
+    Args:
+        plan: By which it was, with its source.
+    """
+
+    __slots__ = ("_made", "plan")
+
+    def __init__(self, plan: BatchPlan) -> None:
+        self.plan = plan
+        self._num_samples = plan.num_samples
+        self._made: dict[str, Column] | None = None
+
+    @property
+    def _columns(self) -> dict[str, Column]:  # type: ignore[override]
+        if self._made is None:
+            self._made = self.plan.columns()
+        return self._made
+
+
 class _Field(Protocol):
     """One field of a plan, which takes its own arrays off the front of ``wire``.
 
@@ -162,9 +207,12 @@ class _Field(Protocol):
         placed: Where the arrays stand that it unpacks into, the one that is fed first.
     """
 
+    _variable: Variable
     wire: list[Section]
     unpacked: list[Section]
     placed: list[Placed]
+
+    def sizes(self, num_samples: int) -> SizedDense | SizedSparse: ...
 
     def write(self, wire: Iterator[Array]) -> None: ...
 
@@ -178,16 +226,30 @@ class _Field(Protocol):
 class _DenseField:
     """Wire: values, then (for a device) the offsets of each level."""
 
-    __slots__ = ("_column", "_lod_on_place", "_variable", "placed", "unpacked", "wire")
+    __slots__ = (
+        "_column",
+        "_is_packed",
+        "_lod_on_place",
+        "_variable",
+        "placed",
+        "unpacked",
+        "wire",
+    )
 
     def __init__(self, variable: Variable, samples: Samples, place: Place, strict: bool) -> None:
         self._variable = variable
-        self._column: _DenseColumn | NarrowColumn
-        self._column = _dense_column(variable, samples, variable.dtype, strict)
+        self._is_packed = False
+        self._column: Any = _dense_column(variable, samples, variable.dtype, strict)
         self._lod_on_place = _offset_sections(self._column.offsets, place)
         self.wire: list[Section] = [(self._column.shape, variable.dtype), *self._lod_on_place]
         self.unpacked: list[Section] = []
         self.placed: list[Placed] = []
+
+    def sizes(self, num_samples: int) -> SizedDense:
+        column, (wire_shape, dtype) = self._column, self.wire[0]
+        return SizedDense(
+            num_samples, column.offsets, column.shape, dtype, wire_shape, self._is_packed
+        )
 
     def write(self, wire: Iterator[Array]) -> None:
         self._column.write(next(wire))
@@ -214,10 +276,11 @@ class _ConvertedField(_DenseField):
         dtype = variable.wire_dtype
         travels_as = variable.dtype if dtype in (None, "auto") else np.dtype(dtype)
         self._column = column = _dense_column(variable, samples, travels_as, strict)
-        wire_shape = column.shape
+        self._is_packed, wire_shape = False, column.shape
         if dtype == "auto" and isinstance(place, CUDAPlace):
-            self._column = narrow = NarrowColumn(column, travels_as)
+            narrow = column if isinstance(column, SizedDense) else NarrowColumn(column, travels_as)
             travels_as, wire_shape = narrow.dtype, narrow.wire_shape
+            self._column, self._is_packed = narrow, narrow.is_packed
         self._factors = _channel_factors(variable)
         self._lod_on_place = _offset_sections(self._column.offsets, place)
         factors = [(factor.shape, factor.dtype) for factor in self._factors]
@@ -233,7 +296,7 @@ class _ConvertedField(_DenseField):
 
     def unpack(self, wire: list[Array], targets: list[Array], stream: object) -> None:
         values, out = wire[0], targets[0]
-        if isinstance(self._column, NarrowColumn) and self._column.is_packed:
+        if self._is_packed:
             unpack_bits(values, out, stream=stream)
         elif self._factors:
             scale, shift = wire[-2:]
@@ -269,16 +332,20 @@ class _SparseField:
     def __init__(self, variable: Variable, samples: Samples, place: Place) -> None:
         self._variable = variable
         self.placed: list[Placed] = []
-        self._column: SparseColumn | WholeSparse = (
-            WholeSparse(variable, samples)
-            if isinstance(samples, WHOLE)
-            else SparseColumn(variable, samples)
-        )
-        row_offsets = self._column.row_offsets
-        num_rows, num_entries = len(row_offsets) - 1, int(row_offsets[-1])
+        self._column: Any = samples
+        if isinstance(samples, SizedSparse):
+            num_rows, num_entries = samples.num_rows, samples.num_entries
+        else:
+            self._column = (
+                WholeSparse(variable, samples)
+                if isinstance(samples, WHOLE)
+                else SparseColumn(variable, samples)
+            )
+            row_offsets = self._column.row_offsets
+            num_rows, num_entries = len(row_offsets) - 1, int(row_offsets[-1])
         # One dtype for both, as SciPy, torch and cuSPARSE want it.
         dtype = index_dtype(max(num_entries, variable.dim))
-        self.wire: list[Section] = [(row_offsets.shape, dtype), ((num_entries,), dtype)]
+        self.wire: list[Section] = [((num_rows + 1,), dtype), ((num_entries,), dtype)]
         self._has_values = variable.layout == "sparse_float"
         if self._has_values:
             self.wire.append(((num_entries,), variable.dtype))
@@ -287,6 +354,10 @@ class _SparseField:
         self.unpacked: list[Section] = []
         if variable.densify:
             self.unpacked.append(((num_rows, variable.dim), variable.dtype))
+
+    def sizes(self, num_samples: int) -> SizedSparse:
+        (num_plus_1,), (num_entries,) = self.wire[0][0], self.wire[1][0]
+        return SizedSparse(num_samples, self._column.offsets, num_plus_1 - 1, num_entries)
 
     def write(self, wire: Iterator[Array]) -> None:
         next(wire)[...] = self._column.row_offsets
@@ -358,7 +429,9 @@ def _channel_factors(variable: Variable) -> list[np.ndarray[Any, Any]]:
 
 def _dense_column(
     variable: Variable, samples: Samples, dtype: np.dtype[Any], strict: bool
-) -> _DenseColumn:
+) -> DenseColumn | WholeDense | LooseColumn | SizedDense:
+    if isinstance(samples, SizedDense):
+        return samples
     if isinstance(samples, WHOLE):
         if strict:
             return WholeDense(variable, samples)

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from gpufeed.checks import positive_s, whole_number
-from gpufeed.collate import BatchPlan
+from gpufeed.collate import BatchPlan, CollatedBatch
 from gpufeed.device import backend_for, cuda_places
 from gpufeed.device.pool import StagingPool
 from gpufeed.device.staging import Staging
@@ -217,8 +217,7 @@ class DataFeeder:
         grouping = _grouping(len(places), drop_last=drop_last, remainder=remainder)
         plan = self._plan
         if isolate:
-            reader = self._collated(reader, options.prefetch)
-            plan = self._plan_columns
+            reader, plan = self._collated(reader, places, options.prefetch), self._plan_collated
         return FeedReader(
             reader,
             plan,
@@ -232,18 +231,27 @@ class DataFeeder:
     def _plan(self, batch: Batch, place: Place) -> BatchPlan:
         return BatchPlan(self._variables, self._fields.columns(batch), place, strict=self._strict)
 
-    def _plan_columns(self, batch: Batch, place: Place) -> BatchPlan:
-        """Plan a batch that is columns of what travels, which has been checked."""
+    def _plan_collated(self, batch: Batch, place: Place) -> BatchPlan:
+        """Return the plan that a batch was collated by, or plan parts of such batches."""
+        if isinstance(batch, CollatedBatch):
+            return batch.plan
+        # Columns of what travels, which has been checked.
         columns = FieldMap(self.feed_names).columns(batch)
         return BatchPlan(self._variables, columns, place, strict=True)
 
     def _collated(
-        self, reader: Callable[[], Iterable[Batch]], num_ahead: int
+        self, reader: Callable[[], Iterable[Batch]], places: Sequence[Place], num_ahead: int
     ) -> Callable[[], Iterable[Batch]]:
         from gpufeed.isolation import collate_elsewhere  # which needs all that starts processes
 
         return collate_elsewhere(
-            reader, self._variables, self._fields, strict=self._strict, num_ahead=num_ahead
+            reader,
+            self._variables,
+            self._fields,
+            places,
+            strict=self._strict,
+            num_ahead=num_ahead,
+            page_locks=self._pool.page_locks,
         )
 
     def _static_slots(

@@ -1,95 +1,135 @@
-"""Collation in a process of its own: the loop's process takes columns, and leaves Python alone.
+"""Collation in a process of its own: the loop's process starts transfers, and leaves Python alone.
 
-    child   reader ──> samples ──> checked, laid side by side ──> shared memory
-    parent               columns, as views ──> one copy a field ──> page-locked slab ──> device
+    child   reader ──> samples ──> checked, written once ──> a block of shared memory
+    parent                                 page-locked there ──┴──> one transfer ──> device
 
-What costs Python in a feeding pipeline, reading and going through samples, happens in the child, so
-that training and feeding do not fight for the GIL. Shared memory is not page-locked here: the
-parent copies each column once, at the speed of memory and without the GIL.
+The child lays a batch out just as a device wants it (`gpufeed.collate`), in a slot of shared memory
+that the parent has page-locked (`gpufeed.device.sources`). Beside the block it sends sizes alone,
+from which the parent makes the same plan. So what costs Python in a feeding pipeline, reading and
+going through samples, fights with nobody for the GIL, and no value is touched in the parent. Where
+page-locking is refused, and on the host, the parent copies the block once, into its own slab.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from functools import partial
+from itertools import count
 from typing import Any
 
 import numpy as np
 
-from gpufeed.collate import BatchPlan
-from gpufeed.columnar import ColumnarBatch
-from gpufeed.device.staging import HostStaging
+from gpufeed.collate import BatchPlan, CollatedBatch
+from gpufeed.device.host import view_at
+from gpufeed.device.sources import PageLocks, Source
 from gpufeed.errors import FieldError
 from gpufeed.fields import FieldMap
 from gpufeed.grouping import Batch
-from gpufeed.places import CPUPlace
+from gpufeed.places import Place
 from gpufeed.reader.base import Reader, identity_of, reading
 from gpufeed.reader.processes import isolate
+from gpufeed.sized import SizedDense, SizedSparse
 from gpufeed.variables import Variable
+from gpufeed.workers.boxes import mapping_of
+from gpufeed.workers.frames import WrittenInPlace
 
 __all__ = ["collate_elsewhere"]
+
+_Arrived = tuple[list[SizedDense | SizedSparse], memoryview | bytearray]
 
 
 def collate_elsewhere(
     reader: Callable[[], Iterable[Batch]],
     variables: Sequence[Variable],
     fields: FieldMap,
+    places: Sequence[Place],
     *,
     strict: bool,
     num_ahead: int,
-) -> Reader[ColumnarBatch]:
-    """Return a reader of the same mini-batches as columns, read and collated in one process.
+    page_locks: Callable[[], PageLocks] = PageLocks,
+) -> Reader[CollatedBatch]:
+    """Return a reader of the same mini-batches, read and collated in one process.
 
+    >>> from gpufeed.places import CPUPlace
     >>> from gpufeed.variables import Program, data, program_guard
     >>> with program_guard(Program()):
     ...     ids = data("ids", [1], "int64", lod_level=1)
     >>> reader = collate_elsewhere(
-    ...     lambda: [[([7, 8],), ([],)]], [ids], FieldMap(["ids"]), strict=True, num_ahead=1
+    ...     lambda: [[([7, 8],), ([],)]], [ids], FieldMap(["ids"]), [CPUPlace()],
+    ...     strict=True, num_ahead=1,
     ... )
     >>> [batch.columns["ids"].to_list() for batch in reader]
     [[[[7], [8]], []]]
 
     Args:
         reader: Yields mini-batches; pickled, as `gpufeed.reader.isolate` does it.
-        variables: The fields. What kernels do to them is left to the feeder.
+        variables: The fields.
         fields: Which part of a sample is which.
+        places: Where the mini-batches go, in turn.
         strict: Whether dense values are refused that the dtype that travels cannot keep.
         num_ahead: Most mini-batches that are collated and not yet taken.
+        page_locks: Makes what keeps the page locks of a pass.
     """
-    travelling = [_as_it_travels(variable) for variable in variables]
-    return isolate(_Collated(reader, travelling, fields, strict), buffer_size=max(1, num_ahead))
+    collating = _Collating(reader, variables, fields, places, strict)
+    isolated = isolate(collating, buffer_size=max(1, num_ahead))
+    return _Collated(isolated, variables, places, page_locks)
 
 
-def _as_it_travels(variable: Variable) -> Variable:
-    """Return the variable before it is widened, scaled or densified."""
-    if variable.is_sparse:
-        return replace(variable, densify=False)
-    wire = variable.wire_dtype
-    dtype = wire if isinstance(wire, np.dtype) else variable.dtype
-    return replace(variable, dtype=dtype, wire_dtype=None, scale=None, shift=None)
+class _Collated(Reader[CollatedBatch]):
+    """Mini-batches as they arrive; runs in the parent."""
+
+    def __init__(
+        self,
+        reader: Reader[Any],  # of `_Block`, each of which arrives as `_Arrived`
+        variables: Sequence[Variable],
+        places: Sequence[Place],
+        page_locks: Callable[[], PageLocks],
+    ) -> None:
+        super().__init__("collate", reader)
+        self._reader, self._variables, self._places = reader, variables, places
+        self._page_locks = page_locks
+
+    def open(self, epoch: int, skip: int) -> Iterator[CollatedBatch]:
+        """Plan again what was collated, and keep the page locks for as long as that goes on."""
+        with self._page_locks() as locks, reading(self._reader, epoch, skip) as batches:
+            # No variable here: it would keep a batch that has been sent from being dropped.
+            yield from map(partial(self._batch, locks), batches, count(skip))
+
+    def num_taken(self, num: int) -> int | None:
+        """Return as many: a mini-batch stays one."""
+        return num
+
+    def identity(self) -> str:
+        """It changes what batches are made of, not which there are."""
+        return identity_of(self._reader)
+
+    def _batch(self, locks: PageLocks, arrived: _Arrived, number: int) -> CollatedBatch:
+        sizes, block = arrived
+        source = Source(np.asarray(block), mapping_of(block), locks)
+        place = self._places[number % len(self._places)]
+        return CollatedBatch(BatchPlan(self._variables, sizes, place, strict=True, source=source))
 
 
-class _Collated(Reader[ColumnarBatch]):
-    """Mini-batches as columns; runs in the child."""
+class _Collating(Reader["_Block"]):
+    """Mini-batches as blocks that are still to be written; runs in the child."""
 
     def __init__(
         self,
         reader: Callable[[], Iterable[Batch]],
         variables: Sequence[Variable],
         fields: FieldMap,
+        places: Sequence[Place],
         strict: bool,
     ) -> None:
         super().__init__("collate", reader)
         self._reader, self._variables = reader, variables
-        self._fields, self._strict = fields, strict
+        self._fields, self._places, self._strict = fields, places, strict
 
-    def open(self, epoch: int, skip: int) -> Iterator[ColumnarBatch]:
-        """Collate into slabs, which the way to the parent empties one after the other."""
-        staging = HostStaging(CPUPlace())
+    def open(self, epoch: int, skip: int) -> Iterator[_Block]:
+        """Size mini-batches; what sends them has them written."""
         with reading(self._reader, epoch, skip) as batches:
             for number, batch in enumerate(batches, skip):
-                staging.recycle()
-                yield self._collate(staging, batch, number)
+                yield self._block(batch, number)
                 del batch
 
     def num_taken(self, num: int) -> int | None:
@@ -100,11 +140,36 @@ class _Collated(Reader[ColumnarBatch]):
         """It changes what batches are made of, not which there are."""
         return identity_of(self._reader)
 
-    def _collate(self, staging: HostStaging, batch: Any, number: int) -> ColumnarBatch:
+    def _block(self, batch: Any, number: int) -> _Block:
+        where = f"in mini-batch {number} of this pass"
+        place = self._places[number % len(self._places)]
         try:
             columns = self._fields.columns(batch)
-            plan = BatchPlan(self._variables, columns, staging.place, strict=self._strict)
-            return ColumnarBatch(staging.deliver(staging.stage(plan)))
+            return _Block(BatchPlan(self._variables, columns, place, strict=self._strict), where)
         except FieldError as error:
-            error.add_note(f"in mini-batch {number} of this pass")
+            error.add_note(where)
+            raise
+
+
+class _Block(WrittenInPlace):
+    """One mini-batch on its way."""
+
+    def __init__(self, plan: BatchPlan, where: str) -> None:
+        self._plan, self._where = plan, where
+
+    @property
+    def nbytes(self) -> int:
+        """Length of what travels."""
+        return self._plan.wire_nbytes
+
+    def tells(self) -> list[SizedDense | SizedSparse]:
+        """Return the sizes."""
+        return self._plan.sizes()
+
+    def write(self, block: memoryview) -> None:
+        """Write every value once, where the parent sends it from."""
+        try:
+            self._plan.write(self._plan.wire_arrays(partial(view_at, np.asarray(block))))
+        except FieldError as error:
+            error.add_note(self._where)
             raise

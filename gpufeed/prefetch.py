@@ -21,7 +21,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, nullcontext
+from contextlib import ExitStack, closing, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -326,11 +326,12 @@ class _Producer:
                 yield step.pop()
                 now = self.record.add("blocked", now)
         finally:
-            try:
-                close_iterator(groups)
-                close_iterator(batches)
-            finally:
-                self.part()
+            with ExitStack() as ending:  # from the last one up, whichever of them fails
+                ending.callback(self.part)
+                for staging in self.stagings:
+                    ending.callback(staging.drain)
+                ending.callback(close_iterator, batches)
+                ending.callback(close_iterator, groups)
 
     def _stage(self, group: list[Batch]) -> _Step:
         plans = [

@@ -46,7 +46,8 @@ def gpufeed_virtual_devices() -> Iterator[Callable[[int], list[Place]]]:
 def gpufeed_no_leaks() -> Iterator[None]:
     """Fail a test that leaves a thread, process, zombie, shared memory or file open behind.
 
-    Of other systems than Linux only threads are known.
+    And memory that virtual devices hold page-locked. Of other systems than Linux only that and
+    threads are known.
     """
     threads, before = set(threading.enumerate()), {kind: look() for kind, look in _LOOKS.items()}
     yield
@@ -108,10 +109,16 @@ def _open_files() -> set[str]:
     }
 
 
+def _page_locks() -> set[str]:
+    virtual = sys.modules.get("gpufeed.device.virtual")
+    return set() if virtual is None else set(map(hex, virtual.VirtualBackend.page_locks.locked))
+
+
 _LOOKS: dict[str, Callable[[], set[str]]] = {
     "child processes": _children,
     "shared memory": _shared_memory,
     "open files": _open_files,
+    "page locks": _page_locks,
 }
 
 

@@ -7,6 +7,7 @@ protocol and cannot tell them apart.
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -66,6 +67,15 @@ class Backend(Protocol):
 
     def host_memory(self, nbytes: int) -> HostBytes:
         """Allocate host memory that this device reads at full speed (page-locked on CUDA)."""
+
+    def page_lock(self, mapping: mmap.mmap) -> bool:
+        """Page-lock memory that is there already, for all devices; False where that is refused.
+
+        It must be unlocked before it is unmapped.
+        """
+
+    def page_unlock(self, mapping: mmap.mmap) -> None:
+        """Undo `page_lock`, once no copy reads the memory any more."""
 
     def device_memory(self, nbytes: int) -> Memory:
         """Allocate device memory.

@@ -7,6 +7,7 @@ never returns them, so batches of ever new sizes would make it grow without boun
 
 from __future__ import annotations
 
+import mmap
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -36,6 +37,7 @@ __all__ = [
 _ERROR_MEMORY_ALLOCATION = 2
 # The legacy stream was asked while another one is captured, whose capture any work on it would end.
 _ERROR_STREAM_CAPTURE_IMPLICIT = 906
+_HOST_REGISTER_PORTABLE = 1  # page-locked for every device, not for the current one alone
 
 
 def num_devices() -> int:
@@ -129,6 +131,24 @@ class CudaBackend:
         """Allocate page-locked host memory."""
         block = self._allocate(cupy.cuda.PinnedMemory, nbytes, "page-locked host memory")
         return np.frombuffer(cupy.cuda.PinnedMemoryPointer(block, 0), np.uint8, nbytes)
+
+    def page_lock(self, mapping: mmap.mmap) -> bool:
+        """Page-lock memory that is there already; False where the driver or the system refuse."""
+        memory = np.frombuffer(mapping, np.uint8)
+        supported = runtime.cudaDevAttrHostRegisterSupported
+        with self._here():
+            if not runtime.deviceGetAttribute(supported, self._device_id):
+                return False
+            try:
+                runtime.hostRegister(memory.ctypes.data, memory.nbytes, _HOST_REGISTER_PORTABLE)
+            except runtime.CUDARuntimeError:
+                return False  # more than the process may lock; a device that fails says so again
+        return True
+
+    def page_unlock(self, mapping: mmap.mmap) -> None:
+        """Undo `page_lock`."""
+        with self._here():
+            runtime.hostUnregister(np.frombuffer(mapping, np.uint8).ctypes.data)
 
     def device_memory(self, nbytes: int) -> Memory:
         """Allocate device memory."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import mmap
+
 import cupy
 import numpy as np
 from cupy.cuda import runtime
@@ -27,10 +29,8 @@ def describe() -> list[str]:
 def _describe(place: CUDAPlace) -> str:
     try:
         properties = runtime.getDeviceProperties(place.device_id)
-        can_register = runtime.deviceGetAttribute(
-            runtime.cudaDevAttrHostRegisterSupported, place.device_id
-        )
         backend = CudaBackend(place)
+        locks = _locks(backend)
         pinned = _gb_per_s(backend, backend.host_memory(_NBYTES))
         pageable = _gb_per_s(backend, np.ones(_NBYTES, np.uint8))
     except (runtime.CUDARuntimeError, PlaceError) as error:
@@ -39,9 +39,18 @@ def _describe(place: CUDAPlace) -> str:
         f"{place}: {properties['name'].decode()}, compute capability "
         f"{properties['major']}.{properties['minor']}, "
         f"{properties['totalGlobalMem'] / 2**30:.1f} GiB; copies from page-locked memory "
-        f"{pinned:.1f} GB/s, from pageable {pageable:.1f} GB/s; shared memory can "
-        f"{'' if can_register else 'not '}be page-locked"
+        f"{pinned:.1f} GB/s, from pageable {pageable:.1f} GB/s; isolated feeds are "
+        f"{'sent from shared memory' if locks else 'copied, as shared memory is not page-locked'}"
     )
+
+
+def _locks(backend: CudaBackend) -> bool:
+    """Return whether memory that is there already can be page-locked, by doing it."""
+    mapping = mmap.mmap(-1, mmap.ALLOCATIONGRANULARITY)
+    is_locked = backend.page_lock(mapping)
+    if is_locked:
+        backend.page_unlock(mapping)
+    return is_locked
 
 
 def _gb_per_s(backend: CudaBackend, source: HostBytes) -> float:

@@ -9,6 +9,7 @@ from typing import Any
 from weakref import WeakSet
 
 from gpufeed.device.slabs import SlabRing
+from gpufeed.device.sources import PageLocks
 from gpufeed.device.staging import DeviceStaging, DeviceStreams, HostStaging, Staging
 from gpufeed.places import CUDAPlace, Place
 
@@ -24,6 +25,7 @@ class StagingPool:
     def __init__(self) -> None:
         self._idle: dict[tuple[int, Place, int | None], list[Staging]] = {}
         self._all: WeakSet[Staging] = WeakSet()
+        self._page_locks: WeakSet[PageLocks] = WeakSet()
         self._streams: dict[Place, DeviceStreams] = {}
         self._lock = threading.RLock()  # a finalizer that ends a pass may run inside it
 
@@ -65,6 +67,13 @@ class StagingPool:
             for slot, staging in enumerate(stagings):
                 self._idle.setdefault((slot, staging.place, depth), []).append(staging)
 
+    def page_locks(self) -> PageLocks:
+        """Return what keeps the page locks of one pass, to be closed at its end."""
+        locks = PageLocks()
+        with self._lock:
+            self._page_locks.add(locks)
+        return locks
+
     @property
     def num_held(self) -> int:
         """Delivered feeds that were not taken back yet, the current ones included."""
@@ -83,9 +92,10 @@ class StagingPool:
 
     @property
     def pinned_nbytes(self) -> int:
-        """Bytes of the page-locked slabs."""
+        """Bytes of the page-locked slabs, and of shared memory that is page-locked now."""
         with self._lock:
-            return sum(ring.nbytes for staging in self._all for ring in staging.rings[1:])
+            slabs = sum(ring.nbytes for staging in self._all for ring in staging.rings[1:])
+            return slabs + sum(locks.nbytes for locks in self._page_locks)
 
     @property
     def leased_nbytes(self) -> int:

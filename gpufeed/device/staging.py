@@ -1,14 +1,15 @@
 """Staging: where a planned batch is written, and how it gets to its place.
 
 On `CPUPlace` the batch is written once, into the slab whose views the user receives. On a device it
-is written once into a page-locked slab, sent by one asynchronous copy into a device slab, and
-unpacked there (widened, densified) on a second stream, so that the copy stream only ever copies:
+is written once into page-locked memory (a slab, or shared memory that another process writes), sent
+by one asynchronous copy into a device slab, and unpacked there (widened, densified) on a second
+stream, so that the copy stream only ever copies:
 
     copy stream    wait(slab's last readers)  copy ── record(copied)
     unpack stream                             wait(copied)  kernels ── record(ready)
     consumer's                                              wait(ready)  compute ...
 
-The host never waits for a stream here, except for a page-locked slab that is still being read.
+The host never waits for a stream here, except for page-locked memory that is still being read.
 
 A feeder has one copy stream and one unpack stream a device for its whole life, whatever runs on
 that device: passes one after the other or at once, and places that repeat. Their copies would
@@ -25,9 +26,10 @@ from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from gpufeed.device import backend_for
-from gpufeed.device.backend import Array, Backend, Event, Stream
+from gpufeed.device.backend import Array, Backend, Event, HostBytes, Stream
 from gpufeed.device.host import aligned_bytes, root_view, view_at
 from gpufeed.device.slabs import POISON, Lease, SlabRing, poisoning
+from gpufeed.device.sources import InFlight, Source
 from gpufeed.errors import PlaceError
 from gpufeed.places import Place
 
@@ -59,6 +61,10 @@ class Plan(Protocol[FeedT_co]):
     @property
     def nbytes(self) -> int:
         """Bytes of the whole slab; more than `wire_nbytes` if something is unpacked."""
+
+    @property
+    def source(self) -> Source | None:
+        """What travels, where another process has written it; else `write` does."""
 
     def settle(self, slab_nbytes: int, remains: object | None) -> object | None:
         """Learn how large the slab is and what the last plan left there; return what this leaves.
@@ -136,6 +142,9 @@ class Staging(Protocol):
     def open(self) -> None:
         """Serve a new pass."""
 
+    def drain(self) -> None:
+        """Wait until nothing reads the memory of others any more; on the producer's thread."""
+
     def close(self) -> None:
         """End the pass: wake a waiting producer and refuse it."""
 
@@ -182,7 +191,10 @@ class HostStaging:
         wire = plan.wire_arrays(make)
         unpacked = plan.unpacked_arrays(make)
         try:
-            plan.write(wire)
+            if plan.source is None:
+                plan.write(wire)
+            else:
+                plan.source.copy_to(slab.memory)
         except BaseException:
             # The traceback holds the slab. Whoever keeps it, keeps it as a feed is kept.
             self.ring.deliver(lease)
@@ -208,6 +220,9 @@ class HostStaging:
     def open(self) -> None:
         """Serve a new pass."""
         self.ring.open()
+
+    def drain(self) -> None:
+        """Nothing does: what others have written is copied at once."""
 
     def close(self) -> None:
         """End the pass."""
@@ -235,6 +250,7 @@ class DeviceStaging:
         self.copy_stream, self.unpack_stream = streams.copy, streams.unpack
         self.host_ring = SlabRing(self.backend.host_memory, depth)
         self.device_ring = SlabRing(self.backend.device_memory, depth, self.backend.as_stream)
+        self._in_flight = InFlight((2 if depth is None else depth) + 2)
         self._is_poisoning = poisoning()
 
     @property
@@ -245,12 +261,13 @@ class DeviceStaging:
     @property
     def blocked_s(self) -> float:
         """Seconds `stage` has waited for the consumer to drop a feed, or for a stream."""
-        return self.device_ring.blocked_s + self.host_ring.blocked_s
+        return sum(ring.blocked_s for ring in self.rings) + self._in_flight.blocked_s
 
     @property
     def is_waiting_for_stream(self) -> bool:
         """Whether `stage` waits for a stream right now."""
-        return any(ring.is_waiting_for_stream for ring in self.rings)
+        is_draining = self._in_flight.is_waiting_for_stream
+        return is_draining or any(ring.is_waiting_for_stream for ring in self.rings)
 
     def attach_thread(self) -> None:
         """Prepare the calling thread, which is the producer's own, for `stage`."""
@@ -265,13 +282,10 @@ class DeviceStaging:
             )
 
     def stage(self, plan: Plan[FeedT]) -> Staged[FeedT]:
-        """Write the batch into a page-locked slab and enqueue its copy and its kernels."""
-        host = self.host_ring.acquire_idle(plan.wire_nbytes)
+        """Enqueue the copy of a batch out of page-locked memory, and its kernels."""
+        host, let_go = self._page_locked(plan)
         copied: list[Event] = []
         try:
-            if self._is_poisoning:
-                host.memory.fill(POISON)
-            plan.write(plan.wire_arrays(partial(view_at, host.memory)))
             device = self.device_ring.acquire(plan.nbytes)
             remains, device.remains = device.remains, None
             lease = self.device_ring.lease(device)
@@ -281,12 +295,10 @@ class DeviceStaging:
                 self.backend.fill(device.memory, POISON, self.copy_stream)
                 remains = None
             remains = plan.settle(device.nbytes, remains)
-            self.backend.copy_to_device(
-                host.memory, device.memory, plan.wire_nbytes, self.copy_stream
-            )
+            self.backend.copy_to_device(host, device.memory, plan.wire_nbytes, self.copy_stream)
             copied.append(self.copy_stream.record())
         finally:
-            self.host_ring.release(host, *copied)
+            let_go(*copied)
         ready = copied[0]
         lease.ready_at(ready)
         make = partial(self.backend.array, self.backend.view(device.memory, lease))
@@ -298,6 +310,25 @@ class DeviceStaging:
             lease.ready_at(ready)
             device.remains = remains
         return Staged(plan.feed(wire, unpacked, lease), lease, ready, plan.nbytes)
+
+    def _page_locked(self, plan: Plan[Any]) -> tuple[HostBytes, Callable[..., None]]:
+        """Return the batch in page-locked memory, and what takes that back, after given events."""
+        self._in_flight.make_room()
+        source = plan.source
+        if source is not None and source.lock(self.backend):
+            return source.memory, partial(self._in_flight.add, source)
+        host = self.host_ring.acquire_idle(plan.wire_nbytes)
+        try:
+            if self._is_poisoning:
+                host.memory.fill(POISON)
+            if source is None:
+                plan.write(plan.wire_arrays(partial(view_at, host.memory)))
+            else:
+                source.copy_to(host.memory)
+        except BaseException:
+            self.host_ring.release(host)
+            raise
+        return host.memory, partial(self.host_ring.release, host)
 
     def deliver(self, staged: Staged[FeedT], stream: object | None = None) -> FeedT:
         """Make the consumer's stream wait for the feed, or the host where that is the consumer."""
@@ -324,6 +355,10 @@ class DeviceStaging:
         """Serve a new pass."""
         self.device_ring.open()
         self.host_ring.open()
+
+    def drain(self) -> None:
+        """Wait for the copies that read what other processes have written."""
+        self._in_flight.drain()
 
     def close(self) -> None:
         """End the pass."""

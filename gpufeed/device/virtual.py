@@ -14,6 +14,7 @@ holds the queue only, never the stream), at ``close()``, or at interpreter exit.
 from __future__ import annotations
 
 import itertools
+import mmap
 import random
 import threading
 import weakref
@@ -29,6 +30,7 @@ import numpy as np
 from gpufeed.checks import number_in_environment, whole_number
 from gpufeed.device.backend import Array, Event, HostBytes, Memory, Stream
 from gpufeed.device.host import aligned_bytes, root_view, view_at
+from gpufeed.device.virtual_locks import Copying, PageLockBooks
 from gpufeed.errors import PlaceError
 from gpufeed.places import CUDAPlace, PlaceLike, as_place
 
@@ -304,7 +306,13 @@ def virtual_stream(place: PlaceLike) -> Iterator[VirtualStream]:
 
 
 class VirtualBackend:
-    """One virtual device: NumPy arrays for memory, threads for streams."""
+    """One virtual device: NumPy arrays for memory, threads for streams.
+
+    Attributes:
+        page_locks: What is page-locked, for all virtual devices.
+    """
+
+    page_locks = PageLockBooks()
 
     def __init__(self, place: CUDAPlace) -> None:
         self.place = place
@@ -312,6 +320,15 @@ class VirtualBackend:
     def host_memory(self, nbytes: int) -> HostBytes:
         """Allocate host memory."""
         return aligned_bytes(nbytes)
+
+    def page_lock(self, mapping: mmap.mmap) -> bool:
+        """Note that memory is page-locked, which changes nothing."""
+        self.page_locks.lock(mapping)
+        return True
+
+    def page_unlock(self, mapping: mmap.mmap) -> None:
+        """Undo `page_lock`."""
+        self.page_locks.unlock(mapping)
 
     def device_memory(self, nbytes: int) -> HostBytes:
         """Allocate "device" memory: a NumPy array."""
@@ -338,7 +355,7 @@ class VirtualBackend:
     def copy_to_device(self, source: HostBytes, target: Memory, nbytes: int, to: Stream) -> None:
         """Enqueue the copy."""
         assert isinstance(target, np.ndarray)
-        to.call(lambda: np.copyto(target[:nbytes], source[:nbytes]))
+        to.call(partial(_copy, target[:nbytes], self.page_locks.begin_copy(source[:nbytes])))
 
     def view(self, memory: Memory, owner: object) -> Array:
         """Return the memory as uint8; its views keep ``owner`` alive."""
@@ -370,3 +387,7 @@ class VirtualBackend:
         """Block until the current stream has done its work, unless it is the host anyway."""
         for stream in self.consumer_streams():
             stream.synchronize()
+
+
+def _copy(target: HostBytes, copying: Copying) -> None:
+    np.copyto(target, copying.source)

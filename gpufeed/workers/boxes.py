@@ -11,6 +11,7 @@ of it is left. A finalizer only queues the slot; it is given back by the next ca
 
 from __future__ import annotations
 
+import mmap
 import os
 import select
 import struct
@@ -27,7 +28,7 @@ from gpufeed.errors import ReaderError
 from gpufeed.workers.frames import Encoded, Entry, Kind, encode, encode_error, read_entries
 from gpufeed.workers.segment import MAX_SLOTS, Segment, Slot
 
-__all__ = ["RECORD_NBYTES", "Inbox", "Outbox", "Record", "Returns"]
+__all__ = ["RECORD_NBYTES", "Inbox", "Outbox", "Record", "Returns", "mapping_of"]
 
 # A frame with so many bytes is worth a system call of its own.
 FRAME_NBYTES = 1 << 16
@@ -351,4 +352,12 @@ def _owner(segment: Segment, slot: Slot) -> Any:
 
     A memoryview would not do: one that is made from another keeps only what both of them view.
     """
-    return _bytes_of(slot.nbytes).from_buffer(segment.map(slot))
+    owner = _bytes_of(slot.nbytes).from_buffer(mapping := segment.map(slot))
+    owner.mapping = mapping
+    return owner
+
+
+def mapping_of(buffer: memoryview | bytearray) -> mmap.mmap | None:
+    """Return the mapping of the slot that a buffer which arrived is part of; None for a copy."""
+    mapping: mmap.mmap | None = getattr(getattr(buffer, "obj", None), "mapping", None)
+    return mapping

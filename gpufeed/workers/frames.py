@@ -4,11 +4,12 @@ A frame is a row of entries, one behind the other:
 
     number, kind, length of the pickle, number of buffers      4 x 8 bytes
     length of each buffer                                      8 bytes each
-    the pickle (protocol 5), then each buffer, aligned to `ALIGNMENT`
+    the pickle (protocol 5), then each buffer, aligned to `BUFFER_ALIGNMENT`
 
 The buffers are those that pickling hands over "out of band": of NumPy arrays, and of whatever else
 supports it, if they are large enough to be worth it. They are copied once, into the slot, when the
-entry is written, so that the writer may use its arrays again at once.
+entry is written, so that the writer may use its arrays again at once. A `WrittenInPlace` has no
+bytes yet: it makes them where the reader will find them.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import os
 import pickle
 import struct
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from types import TracebackType
@@ -24,9 +26,18 @@ from typing import Any, NamedTuple, cast
 
 from gpufeed.errors import ReaderError
 
-__all__ = ["Encoded", "Entry", "Kind", "encode", "encode_error", "read_entries"]
+__all__ = [
+    "Encoded",
+    "Entry",
+    "Kind",
+    "WrittenInPlace",
+    "encode",
+    "encode_error",
+    "read_entries",
+]
 
-ALIGNMENT = 64
+ALIGNMENT = 64  # of entries
+BUFFER_ALIGNMENT = 256  # of what a device may read where it is
 # Below this, a copy inside the pickle is cheaper than a view that has to be watched.
 MIN_BUFFER_NBYTES = 16 * 1024
 
@@ -53,18 +64,38 @@ class Entry(NamedTuple):
     value: Any
 
 
+class WrittenInPlace(ABC):
+    """A value that is mostly one block of bytes, which it writes straight to where they are read.
+
+    It arrives as a pair: what it `tells`, pickled, and the block, a buffer.
+    """
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """Length of the block."""
+
+    @abstractmethod
+    def tells(self) -> object:
+        """Return what is to be known of the block, before it is written."""
+
+    @abstractmethod
+    def write(self, block: memoryview) -> None:
+        """Write the block. What is raised here is raised to whoever sends the value."""
+
+
 class Encoded(NamedTuple):
     """A value that is ready to be written: its pickle, and the buffers beside it."""
 
     data: bytes
-    buffers: Sequence[memoryview]
+    buffers: Sequence[memoryview | WrittenInPlace]
 
     @property
     def nbytes(self) -> int:
         """Bytes that it takes in a frame at most."""
         nbytes = _HEADER.size + ALIGNMENT + len(self.data)
         for part in self.buffers:
-            nbytes += 8 + ALIGNMENT + part.nbytes
+            nbytes += 8 + BUFFER_ALIGNMENT + part.nbytes
         return nbytes
 
     def write(self, frame: memoryview, begin: int, number: int, kind: int) -> int:
@@ -78,10 +109,17 @@ class Encoded(NamedTuple):
         end = begin + len(self.data)
         frame[begin:end] = self.data
         for part in buffers:
-            begin = _aligned(end)
+            begin = _aligned(end, BUFFER_ALIGNMENT)
             end = begin + part.nbytes
-            frame[begin:end] = part
+            if isinstance(part, memoryview):
+                frame[begin:end] = part
+            else:
+                part.write(frame[begin:end])
         return _aligned(end)
+
+
+# Stands in a pickle for a block that is not written yet.
+_BLOCK = pickle.PickleBuffer(bytearray())
 
 
 def encode(value: Any, dumps: Callable[..., bytes] = pickle.dumps) -> Encoded:
@@ -90,10 +128,15 @@ def encode(value: Any, dumps: Callable[..., bytes] = pickle.dumps) -> Encoded:
     >>> encode(["a", 1]).buffers
     []
     """
+    if isinstance(value, WrittenInPlace):
+        # All that it tells stays in the pickle: views of it would keep the slot from being reused.
+        told = (value.tells(), _BLOCK)
+        data = dumps(told, protocol=5, buffer_callback=lambda buffer: buffer is not _BLOCK)
+        return Encoded(data, [value])
     if dumps is pickle.dumps and _is_plain_array(value):
         data = _pickle_of_array(value.dtype, value.shape)
         return Encoded(data, [pickle.PickleBuffer(value).raw()])
-    buffers: list[memoryview] = []
+    buffers: list[memoryview | WrittenInPlace] = []
 
     def is_small(buffer: pickle.PickleBuffer) -> bool:
         raw = buffer.raw()
@@ -149,7 +192,7 @@ def read_entries(
         data = frame[begin:end]
         buffers = []
         for (length,) in _LENGTH.iter_unpack(frame[first:begin]) if num_buffers else ():
-            begin = _aligned(end)
+            begin = _aligned(end, BUFFER_ALIGNMENT)
             end = begin + length
             buffers.append(take(begin, end))
         yield _decode(number, kind, data, buffers)
@@ -238,5 +281,5 @@ def _users_part(error: BaseException) -> TracebackType | None:
     return trace or error.__traceback__
 
 
-def _aligned(nbytes: int) -> int:
-    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+def _aligned(nbytes: int, alignment: int = ALIGNMENT) -> int:
+    return -(-nbytes // alignment) * alignment

@@ -1,9 +1,11 @@
 """What of the CUDA backend can be asked without a device: how it reads errors and names streams."""
 
+import mmap
 import sys
 from contextlib import nullcontext
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from gpufeed.errors import PlaceError
@@ -89,6 +91,52 @@ class TestAllocation:
         assert self.freed == []
 
 
+class TestPageLocks:
+    """Of memory that is there already, which the runtime stood in for may refuse to lock."""
+
+    @pytest.fixture(autouse=True)
+    def runtime(self, monkeypatch):
+        self.is_supported, self.error, self.locked = 1, None, {}
+
+        def register(address, nbytes, flags):
+            if self.error is not None:
+                raise self.error
+            self.locked[address] = nbytes, flags
+
+        def attribute(number, device_id):
+            assert number == cuda.runtime.cudaDevAttrHostRegisterSupported
+            return self.is_supported
+
+        monkeypatch.setattr(cuda.runtime, "hostRegister", register)
+        monkeypatch.setattr(cuda.runtime, "hostUnregister", self.unregister)
+        monkeypatch.setattr(cuda.runtime, "deviceGetAttribute", attribute)
+
+    def unregister(self, address):
+        del self.locked[address]
+
+    def test_are_of_the_whole_mapping_and_for_every_device(self, backend):
+        mapping = mmap.mmap(-1, 1 << 16)
+        assert backend.page_lock(mapping)
+        address = np.frombuffer(mapping, np.uint8).ctypes.data
+        assert self.locked == {address: (1 << 16, cuda.runtime.hostAllocPortable)}
+        backend.page_unlock(mapping)
+        assert self.locked == {}
+
+    def test_are_not_asked_for_where_there_are_none(self, backend):
+        self.is_supported = 0
+        assert not backend.page_lock(mmap.mmap(-1, 1 << 16))
+        assert self.locked == {}
+
+    def test_may_be_refused(self, backend):
+        self.error = refused(OUT_OF_MEMORY)
+        assert not backend.page_lock(mmap.mmap(-1, 1 << 16))
+
+    def test_do_not_keep_the_memory_mapped(self, backend):
+        mapping = mmap.mmap(-1, 1 << 16)
+        backend.page_lock(mapping)
+        mapping.close()  # it would raise if an array still viewed it
+
+
 class TestStreams:
     @pytest.fixture(autouse=True)
     def current(self, monkeypatch):
@@ -149,8 +197,6 @@ class TestInfo:
     def machine(self, monkeypatch):
         runtime = SimpleNamespace(
             CUDARuntimeError=cuda.runtime.CUDARuntimeError,
-            cudaDevAttrHostRegisterSupported=99,
-            deviceGetAttribute=lambda attribute, device_id: self.can_register,
             driverGetVersion=lambda: 13020,
             getDeviceProperties=lambda device_id: {
                 "name": b"NVIDIA H200",
@@ -166,16 +212,29 @@ class TestInfo:
         monkeypatch.setattr(
             cuda_info, "_gb_per_s", lambda backend, source: 55.25 if len(source) == 1 else 9.5
         )
-        self.runtime, self.can_register = runtime, 1
+        self.runtime, self.locked, self.can_lock = runtime, [], True
 
-    @pytest.mark.parametrize(("can_register", "said"), [(1, "can be"), (0, "can not be")])
-    def test_says_what_there_is_and_how_fast_it_is(self, can_register, said):
-        self.can_register = can_register
+        def page_lock(backend, mapping):
+            self.locked += [mapping] * self.can_lock
+            return self.can_lock
+
+        monkeypatch.setattr(cuda.CudaBackend, "page_lock", page_lock)
+        monkeypatch.setattr(
+            cuda.CudaBackend, "page_unlock", lambda backend, mapping: self.locked.remove(mapping)
+        )
+
+    @pytest.mark.parametrize(
+        ("can_lock", "said"),
+        [(True, "sent from shared memory"), (False, "copied, as shared memory is not page-locked")],
+    )
+    def test_says_what_there_is_and_how_fast_it_is(self, can_lock, said):
+        self.can_lock = can_lock
         assert cuda_info.describe() == [
             "CUDA driver 13.2, runtime 12.9",
             "cuda:0: NVIDIA H200, compute capability 9.0, 150.0 GiB; copies from page-locked "
-            f"memory 55.2 GB/s, from pageable 9.5 GB/s; shared memory {said} page-locked",
+            f"memory 55.2 GB/s, from pageable 9.5 GB/s; isolated feeds are {said}",
         ]
+        assert self.locked == []
 
     def test_a_device_that_cannot_be_used_is_said_to_be_so(self):
         def refuse(device_id):

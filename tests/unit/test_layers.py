@@ -52,6 +52,7 @@ LAYERS = {
             "grouping",
             "layout",
             "narrowing",
+            "sized",
             "collate",
             "isolation",
             "warm",

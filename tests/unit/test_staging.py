@@ -19,6 +19,8 @@ CPU, GPU = CPUPlace(), CUDAPlace(0)
 class BytesPlan:
     """A batch of one wire array; `doubled` adds an unpacked one that holds twice its values."""
 
+    source = None
+
     def __init__(self, values, doubled=False, error=None):
         self.values = np.asarray(values, np.int32)
         self.error = error
