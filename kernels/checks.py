@@ -68,9 +68,12 @@ def _fits(got: tuple[int, ...], shape: tuple[Any, ...]) -> bool:
     if shape and shape[-1] is ...:
         shape = shape[:-1]
         got = got[: len(shape)]
-    return len(got) == len(shape) and all(
-        size == wanted or isinstance(wanted, str) for size, wanted in zip(got, shape, strict=True)
-    )
+    if len(got) != len(shape):
+        return False
+    for size, wanted in zip(got, shape, strict=True):
+        if size != wanted and not isinstance(wanted, str):
+            return False
+    return True
 
 
 def check_offsets(

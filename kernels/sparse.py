@@ -59,7 +59,8 @@ def densify_rows(
         assume_unique: The caller knows that no row names a column twice, so that values are set
             and not added; of duplicates one is kept, which is not said.
         previous: The ``(offsets, indices)`` that ``out`` was last written from, if nobody else
-            wrote to it since: then only their entries are cleared. None clears all of ``out``.
+            wrote to it since: then only their entries are cleared, where these are few enough for
+            that to be sooner done. None clears all of ``out``.
         fault: ``(1,)`` int64. Becomes 1 + the last entry whose index is outside ``[0, dim)``, if
             that is more; such entries are left out. Without it nobody is told on a device.
         stream: For device arrays: has ``__cuda_stream__``; None is the one that ``out`` names in

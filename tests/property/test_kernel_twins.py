@@ -14,7 +14,7 @@ from numba import config
 from numba import cuda as numba_cuda
 
 from gpufeed import kernels
-from gpufeed.kernels import cpu, cuda, cuda_launch, reference
+from gpufeed.kernels import cpu, cpu_densify, cuda, cuda_launch, reference
 from gpufeed.kernels.checks import VALUE_DTYPES
 
 INDEX_DTYPES = st.sampled_from(["int32", "int64"])
@@ -186,8 +186,18 @@ def test_densify_rows_on_the_cpu(call):
 def test_densify_rows_past_the_cache(call):
     arguments, options = call
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cpu, "STREAM_NBYTES", 0)
-        patch.setattr(cpu, "SWEEP_NBYTES", 128)  # some rows are longer, some fit several times
+        patch.setattr(cpu_densify, "STREAM_NBYTES", 0)
+        # Some rows are longer, of some there fit several.
+        patch.setattr(cpu_densify, "SCRATCH_NBYTES", 128)
+        check(on_host, "densify_rows", *arguments, **options)
+
+
+@MANY
+@given(densify_calls())
+def test_densify_rows_by_what_was_written(call):
+    arguments, options = call
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cpu_densify, "CLEAR_NBYTES", 0)  # however much that is
         check(on_host, "densify_rows", *arguments, **options)
 
 

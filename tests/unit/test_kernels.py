@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from gpufeed import kernels
-from gpufeed.kernels import cpu, cuda, cuda_launch, reference
+from gpufeed.kernels import cpu, cpu_densify, cuda, cuda_launch, reference
 
 OFFSETS = np.array([0, 2, 2, 3])
 INDICES = np.array([3, 0, 3])
@@ -52,7 +52,7 @@ def test_densify_is_the_same_in_one_sweep_and_in_many(shape):
 
 @pytest.mark.parametrize("at", range(0, 64, 4))
 def test_densify_past_the_cache_starts_anywhere_in_a_line(at, monkeypatch):
-    monkeypatch.setattr(cpu, "STREAM_NBYTES", 0)
+    monkeypatch.setattr(cpu_densify, "STREAM_NBYTES", 0)
     around = np.full(1000, 7, "float32")
     start = (at - around.ctypes.data) % 64 // 4
     out = around[start : start + 300].reshape(3, 100)
@@ -63,20 +63,21 @@ def test_densify_past_the_cache_starts_anywhere_in_a_line(at, monkeypatch):
 
 
 def test_densify_past_the_cache_takes_unaligned_outputs(monkeypatch):
-    monkeypatch.setattr(cpu, "STREAM_NBYTES", 0)
+    monkeypatch.setattr(cpu_densify, "STREAM_NBYTES", 0)
     out = np.full(4 * 12 + 1, 7, "uint8")[1:].view("float32").reshape(3, 4)
     kernels.densify_rows(OFFSETS, INDICES, None, out)
     assert out.tolist() == [[1, 0, 0, 1], [0, 0, 0, 0], [0, 0, 0, 1]]
 
 
-def test_densify_again_clears_what_it_wrote_and_nothing_else():
-    out = zeros((3, 4))
+@pytest.mark.parametrize(("dim", "left_alone"), [(400, 7), (4, 0)])
+def test_densify_again_clears_what_it_wrote_if_that_is_little(dim, left_alone):
+    out = zeros((3, dim))
     kernels.densify_rows(OFFSETS, INDICES, None, out)
     out[1, 1] = 7  # written by somebody else, against the rule
-    kernels.densify_rows(
-        np.array([0, 0, 1, 1]), np.array([2]), None, out, previous=(OFFSETS, INDICES)
-    )
-    assert out.tolist() == [[0, 0, 0, 0], [0, 7, 1, 0], [0, 0, 0, 0]]
+    offsets, indices = np.array([0, 0, 1, 1]), np.array([2])
+    kernels.densify_rows(offsets, indices, None, out, previous=(OFFSETS, INDICES))
+    assert out[:, :4].tolist() == [[0, 0, 0, 0], [0, left_alone, 1, 0], [0, 0, 0, 0]]
+    assert not out[:, 4:].any()
 
 
 @pytest.mark.parametrize("wrong", [-1, 4, -(2**31), 2**31 - 1])
@@ -85,7 +86,7 @@ def test_densify_again_clears_what_it_wrote_and_nothing_else():
 def test_an_index_outside_its_row_writes_nothing_and_is_an_error(
     wrong, dtype, stream_nbytes, monkeypatch
 ):
-    monkeypatch.setattr(cpu, "STREAM_NBYTES", stream_nbytes)
+    monkeypatch.setattr(cpu_densify, "STREAM_NBYTES", stream_nbytes)
     around = np.full(36, 7, "float32")
     out = around[12:24].reshape(3, 4)
     indices = np.array([3, wrong, 1], dtype)
@@ -402,7 +403,7 @@ def test_warm_up_leaves_nothing_to_compile():
         densify=[("int32", None, "float32"), ("int64", "float32", "float32")],
         convert=[("uint8", "float32", True), ("int32", "int64", False)],
     )
-    compiled = [cpu._densify, cpu._scale]
+    compiled = [cpu_densify._densify, cpu._scale]
     before = [kernel.signatures[:] for kernel in compiled]
     assert all(before)
     out = zeros((3, 4))

@@ -1,0 +1,201 @@
+"""CSR rows made dense on the host: cleared and filled a few rows at a time.
+
+Three kernels that differ in how they clear. What is larger than the cache is made a piece at a
+time in a scratch that is not, and stored past the cache from there. Where the rows' old entries
+are known, and are few, only these are cleared.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpufeed.kernels.cpu_compile import Array, compiled, inlined
+from gpufeed.kernels.half import combined
+from gpufeed.kernels.streaming import prefetch, stream_copy
+from gpufeed.kernels.words import as_words
+
+__all__ = ["densify_rows"]
+
+# Rows are zeroed and filled in sweeps of this size, so that the values land in lines still in the
+# first cache, and so that the set-up of a memset (some 30 ns) is paid once for many short rows.
+SWEEP_NBYTES = 32 << 10
+
+# An output beyond this would not stay in the cache until somebody reads it, as a feeder has a few
+# of them in turn. It is made in a scratch of this size, and stored past the cache from there.
+STREAM_NBYTES = 16 << 20
+SCRATCH_NBYTES = 256 << 10
+
+# To clear an old entry costs as much as to zero so much memory in order.
+CLEAR_NBYTES = 64
+
+# Words of these add like the values: whole numbers wrap, and words of 16 bits are halves.
+WORDS_ADD_LIKE = tuple(np.dtype(name) for name in ("int8", "uint8", "int32", "int64", "float16"))
+
+# What an entry does to its place: sets it to the only value, to its own, or adds that.
+SET, PUT, ADD = range(3)
+
+
+@inlined
+def _scatter(
+    offsets: Any,
+    indices: Any,
+    values: Any,
+    how: int,
+    first: int,
+    last: int,
+    dim: int,
+    flat: Any,
+) -> Any:
+    """Write the entries of rows ``first:last`` into ``flat``, which begins with ``first``.
+
+    Returns the last entry that is outside its row, or -1.
+    """
+    outside = -1
+    for row in range(first, last):
+        start = np.uint64((row - first) * dim)
+        for k in range(offsets[row], offsets[row + 1]):
+            # Unsigned, so that one comparison tells both ends, and numba does not ask of each
+            # index whether it counts from the end.
+            j = np.uint64(indices[k])
+            if j >= np.uint64(dim):
+                outside = k
+            elif how == ADD:
+                flat[start + j] = combined(flat[start + j], values[k])
+            elif how == PUT:
+                flat[start + j] = values[k]
+            else:
+                flat[start + j] = values[0]
+    return outside
+
+
+@inlined
+def _fill(
+    offsets: Any, indices: Any, values: Any, how: int, first: int, last: int, dim: int, flat: Any
+) -> Any:
+    """Do as `_scatter` does, which is compiled for each way apart and asks no entry for it."""
+    if how == ADD:
+        return _scatter(offsets, indices, values, ADD, first, last, dim, flat)
+    if how == PUT:
+        return _scatter(offsets, indices, values, PUT, first, last, dim, flat)
+    return _scatter(offsets, indices, values, SET, first, last, dim, flat)
+
+
+@inlined
+def _clear(offsets: Any, indices: Any, row: int, dim: int, flat: Any, start: int) -> None:
+    """Set to 0 what `_scatter` wrote."""
+    for k in range(offsets[row], offsets[row + 1]):
+        j = np.uint64(indices[k])
+        if j < np.uint64(dim):
+            flat[np.uint64(start) + j] = 0
+
+
+@inlined
+def _ask_for(offsets: Any, indices: Any, row: int, dim: int, flat: Any) -> None:
+    """Have the lines fetched that a row's entries are in."""
+    address = np.uint64(flat.ctypes.data + row * dim * flat.itemsize)
+    for k in range(offsets[row], offsets[row + 1]):
+        prefetch(address + np.uint64(indices[k]) * np.uint64(flat.itemsize))
+
+
+@compiled
+def _densify(offsets: Array, indices: Array, values: Array, how: int, step: int, out: Array) -> int:
+    """Zero and fill ``step`` rows at a time; return the last entry outside its row, or -1."""
+    rows, dim = out.shape
+    flat = out.reshape(rows * dim)
+    outside = -1
+    for first in range(0, rows, step):
+        last = min(first + step, rows)
+        sweep = flat[first * dim : last * dim]
+        sweep[:] = 0
+        bad = _fill(offsets, indices, values, how, first, last, dim, sweep)
+        outside = max(outside, bad)
+    return outside
+
+
+@compiled
+def _densify_past_cache(
+    offsets: Array,
+    indices: Array,
+    values: Array,
+    how: int,
+    step: int,
+    scratch: Array,
+    out: Array,
+) -> int:
+    """Do as `_densify` does, in a scratch of zeros that holds ``step`` rows, if it holds one."""
+    rows, dim = out.shape
+    flat = out.reshape(rows * dim)
+    outside = -1
+    for first in range(0, rows, step):
+        last = min(first + step, rows)
+        sweep = flat[first * dim : last * dim]
+        if sweep.size <= scratch.size:
+            bad = _fill(offsets, indices, values, how, first, last, dim, scratch)
+            stream_copy(scratch[: sweep.size], sweep)
+            for row in range(first, last):
+                _clear(offsets, indices, row, dim, scratch, (row - first) * dim)
+        else:  # one row
+            for begin in range(0, dim, scratch.size):
+                part = sweep[begin : begin + scratch.size]
+                stream_copy(scratch[: part.size], part)
+            bad = _fill(offsets, indices, values, how, first, last, dim, sweep)
+        outside = max(outside, bad)
+    return outside
+
+
+@compiled
+def _densify_again(
+    offsets: Array,
+    indices: Array,
+    values: Array,
+    how: int,
+    old_offsets: Array,
+    old_indices: Array,
+    out: Array,
+) -> int:
+    """Clear and fill row by row, as the new entries are near the old ones."""
+    rows, dim = out.shape
+    flat = out.reshape(rows * dim)
+    outside = -1
+    for row in range(rows):
+        if row + 1 < rows:
+            _ask_for(old_offsets, old_indices, row + 1, dim, flat)
+            _ask_for(offsets, indices, row + 1, dim, flat)
+        start = row * dim
+        _clear(old_offsets, old_indices, row, dim, flat, start)
+        bad = _fill(offsets, indices, values, how, row, row + 1, dim, flat[start:])
+        outside = max(outside, bad)
+    return outside
+
+
+def densify_rows(
+    offsets: Array,
+    indices: Array,
+    values: Array | None,
+    out: Array,
+    *,
+    assume_unique: bool = False,
+    previous: tuple[Array, Array] | None = None,
+    fault: Array | None = None,
+) -> None:
+    """Write CSR rows as dense ones: ``out[i, indices[k]] += values[k]`` over zeros."""
+    dtype, nbytes = out.dtype, out.nbytes
+    how = SET if values is None else PUT if assume_unique else ADD
+    # One kernel for each dtype of out, instead of one for each pair.
+    values = np.ones(1, dtype) if values is None else values.astype(dtype, copy=False)
+    if how != ADD or dtype in WORDS_ADD_LIKE:
+        values, out = as_words(values, values.size), as_words(out, *out.shape)
+    csr = offsets.astype(indices.dtype, copy=False), indices, values, how
+    row_nbytes = max(1, out.shape[1] * out.itemsize)
+    if previous is not None and len(previous[1]) * CLEAR_NBYTES < nbytes:
+        old_offsets, old_indices = (old.astype(indices.dtype, copy=False) for old in previous)
+        outside = _densify_again(*csr, old_offsets, old_indices, out)
+    elif nbytes >= STREAM_NBYTES and out.flags.aligned:
+        scratch = np.zeros(max(1, SCRATCH_NBYTES // out.itemsize), out.dtype)
+        outside = _densify_past_cache(*csr, max(1, SCRATCH_NBYTES // row_nbytes), scratch, out)
+    else:
+        outside = _densify(*csr, max(1, SWEEP_NBYTES // row_nbytes), out)
+    if fault is not None and outside >= 0:
+        fault[0] = max(fault[0], outside + 1)
