@@ -1,4 +1,8 @@
-"""How every kernel on host arrays is compiled."""
+"""How every kernel on host arrays is compiled.
+
+The disk cache knows a kernel by the text of its own file. After a change of what it calls from
+another one (`gpufeed.kernels.half`, `streaming`), the ``.nbi`` files in ``__pycache__`` have to go.
+"""
 
 from __future__ import annotations
 

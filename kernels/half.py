@@ -15,6 +15,7 @@ from numba.extending import overload
 
 __all__ = ["combined"]
 
+_NEGATIVE_ZERO = 0x8000
 _ABOVE_LARGEST = 0x477FF000  # bits of 65520, the least float32 that rounds to infinity
 _SMALLEST_NORMAL = 0x38800000  # of 2**-14
 _INFINITY = 0x7F800000
@@ -28,10 +29,17 @@ def combined(held: Any, value: Any) -> Any:
 @overload(combined, strict=False)  # type: ignore[untyped-decorator]
 def _choose(held: Any, value: Any) -> Callable[[Any, Any], Any]:
     if held == types.uint16:
-        return lambda held, value: _half_bits(_single(held) + _single(value))
+        return lambda held, value: _half_sum(held, value)
     if held == types.boolean:
         return lambda held, value: held | value
     return lambda held, value: held + value
+
+
+@njit  # type: ignore[untyped-decorator]
+def _half_sum(held: Any, value: Any) -> Any:
+    if held == 0 and value != _NEGATIVE_ZERO:  # nearly always, as an entry is mostly its only one
+        return value
+    return _half_bits(_single(held) + _single(value))
 
 
 @njit  # type: ignore[untyped-decorator]
