@@ -19,7 +19,7 @@ import pickle
 import struct
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from types import TracebackType
 from typing import Any, NamedTuple, cast
@@ -175,14 +175,15 @@ def _pickle_of_array(dtype: Any, shape: tuple[int, ...]) -> bytes:
 
 def read_entries(
     frame: memoryview, num_entries: int, take: Callable[[int, int], Any]
-) -> Iterator[Entry]:
-    """Yield the entries of a frame.
+) -> list[Entry]:
+    """Return the entries of a frame.
 
     Args:
         frame: The slot that they were written to.
         num_entries: How many were.
         take: Returns the bytes of the slot from one place to another, for a value to keep.
     """
+    entries = []
     begin = 0
     for _ in range(num_entries):
         number, kind, nbytes, num_buffers = _HEADER.unpack_from(frame, begin)
@@ -195,8 +196,9 @@ def read_entries(
             begin = _aligned(end, BUFFER_ALIGNMENT)
             end = begin + length
             buffers.append(take(begin, end))
-        yield _decode(number, kind, data, buffers)
+        entries.append(_decode(number, kind, data, buffers))
         begin = _aligned(end)
+    return entries
 
 
 def _decode(number: int, kind: int, data: memoryview, buffers: list[Any]) -> Entry:

@@ -30,7 +30,7 @@ from gpufeed.errors import ReaderError, ReaderTimeout, WorkerDied
 from gpufeed.workers.boxes import RECORD_NBYTES, Inbox, Outbox, Record, Returns
 from gpufeed.workers.frames import Entry, Kind
 from gpufeed.workers.payload import Payload
-from gpufeed.workers.segment import Segment, require_free
+from gpufeed.workers.segment import MAX_SLOTS, Segment, require_free
 from gpufeed.workers.worker import CLOSE_GRACE_S, Setup, pack_setup
 
 __all__ = ["Arrival", "Pool"]
@@ -95,6 +95,7 @@ class Pool:
             self._inbox = Inbox(
                 [worker.segment for worker in self._workers],
                 [worker.returns for worker in self._workers],
+                max_together=max_entries,
             )
         except BaseException:
             self.close()
@@ -104,7 +105,9 @@ class Pool:
     def give_work(self, payloads: Sequence[Payload]) -> None:
         """Let the workers begin, each with its own payload, or all with the only one."""
         for worker, payload in zip(self._workers, cycle(payloads), strict=False):
-            worker.begin(payload, self._max_entries)
+            # Of the slots that all share, half: what is on its way must have room, too.
+            max_views = MAX_SLOTS // 2 // len(self._workers)
+            worker.begin(payload, self._max_entries, max_views)
         if self._tasks is not None:
             self.tasks = self._tasks.outbox(self._max_entries, payloads[0])
             self._close_fds(self._tasks.of_workers)
@@ -242,17 +245,17 @@ class Pool:
         is_early = time.monotonic() < self._begin_s + START_TIMEOUT_S
         return is_early and any(worker.is_starting() for worker in self._workers)
 
-    def _open(self, record: Record) -> Iterator[Arrival]:
+    def _open(self, record: Record) -> list[Arrival]:
         worker = self._workers[record.sender]
         worker.num_frames = record.frame
         entries = self._inbox.open(record)
-        entries.reverse()
-        while entries:
-            entry = entries.pop()
-            if entry.kind == Kind.DONE:
-                worker.is_done = True
-            else:
-                yield record.sender, entry, 0 if entries else record.nbytes
+        if entries[-1].kind == Kind.DONE:
+            worker.is_done = True
+            entries.pop()
+        arrivals = [(record.sender, entry, 0) for entry in entries]
+        if arrivals:
+            arrivals[-1] = record.sender, entries[-1], record.nbytes
+        return arrivals
 
     def _bury(self, worker: _Worker) -> Iterator[Arrival]:
         """Yield what a worker that has ended left behind, and why it ended if it should not have.
@@ -261,9 +264,8 @@ class Pool:
         """
         self._poll.unregister(worker.sentinel)
         status = worker.segment.status()
-        if status.frame > worker.num_frames and status.num_entries > 0:
-            left = worker.number, status.frame, status.num_entries, 0, *status.slot
-            yield from self._open(Record(*left))
+        for frame, num_entries, slot in worker.segment.frames(worker.num_frames + 1):
+            yield from self._open(Record(worker.number, frame, num_entries, 0, *slot))
         if not worker.is_done:
             number = status.number if status.is_making else -1
             error = WorkerDied(f"{self.stage}: {worker.obituary()}")
@@ -322,7 +324,7 @@ class _Worker:
         self._pidfd = os.pidfd_open(self.process.pid) if has_pidfd else -1
         self.sentinel = self._pidfd if has_pidfd else self._control.fileno()
 
-    def begin(self, payload: Payload, max_entries: int) -> None:
+    def begin(self, payload: Payload, max_entries: int, max_views: int) -> None:
         """Tell it what to do."""
         setup = Setup(
             argv=list(sys.argv),
@@ -334,6 +336,7 @@ class _Worker:
             max_entries=max_entries,
             payload=payload.data,
             modules=payload.modules,
+            max_views=max_views,
         )
         with suppress(BrokenPipeError, ConnectionResetError):  # dead already, as `receive` will see
             self._control.sendall(pack_setup(setup))

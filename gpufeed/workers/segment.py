@@ -14,23 +14,36 @@ from __future__ import annotations
 
 import mmap
 import os
-import struct
 from typing import NamedTuple
 
 from gpufeed.errors import ReaderError
 
-__all__ = ["MAX_SLOTS", "Segment", "Slot", "Status", "free_nbytes", "require_free"]
+__all__ = [
+    "MAX_SLOTS",
+    "MAX_UNSENT",
+    "FrameStatus",
+    "Segment",
+    "Slot",
+    "Status",
+    "free_nbytes",
+    "require_free",
+]
 
 # Of a segment. No box ever holds more frames than this, so no pipe between boxes can be full of
 # records about them, and giving back a slot never blocks.
 MAX_SLOTS = 512
 
+# Frames that are done and that nobody was told of yet, besides the one that is being filled.
+MAX_UNSENT = 7
+
 # Pages are only taken from the system when they are written, so slots may be roomy.
 MIN_SLOT_NBYTES = 1 << 18
 # In front of the slots: what a process that is killed has to leave behind (`Segment.status`).
 _STATUS_NBYTES = mmap.ALLOCATIONGRANULARITY
-_STATUS = struct.Struct("<6q")
-_BEGUN = struct.Struct("<2q")  # the first of them
+# It is made of numbers of 8 bytes, each written at once, since a process may be killed between any
+# two: those of `Status`, and for each of the last frames those of `FrameStatus`, the slot's two.
+_STATUS_SIZE, _FRAME_SIZE = 2, 4
+_NUM_FRAMES = MAX_UNSENT + 1
 
 
 class Slot(NamedTuple):
@@ -46,13 +59,21 @@ class Status(NamedTuple):
     Attributes:
         number: Of the last sample that it began to make; -1 before the first, -2 while it starts.
         is_making: 1 while it makes it, 0 once that is written.
-        frame: Number of the frame that it is filling, from 1; 0 before the first.
-        num_entries: How many entries of that frame are complete.
-        slot: Of that frame.
     """
 
     number: int
     is_making: int
+
+
+class FrameStatus(NamedTuple):
+    """What its writer has written into one frame.
+
+    Attributes:
+        frame: Its number, from 1.
+        num_entries: How many entries are complete.
+        slot: Where it is.
+    """
+
     frame: int
     num_entries: int
     slot: Slot
@@ -76,7 +97,7 @@ class Segment:
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
-        self._status = mmap.mmap(fd, _STATUS_NBYTES)
+        self._status = memoryview(mmap.mmap(fd, _STATUS_NBYTES)).cast("q")
         self._maps: dict[int, mmap.mmap] = {}
         self._end = _STATUS_NBYTES
 
@@ -86,7 +107,7 @@ class Segment:
         fd = _nameless_file(name)
         os.ftruncate(fd, _STATUS_NBYTES)
         segment = cls(fd)
-        segment.say(-2, 0, 0, 0, Slot(0, 0))
+        segment._status[0] = -2
         return segment
 
     def fileno(self) -> int:
@@ -119,24 +140,47 @@ class Segment:
 
     def status(self) -> Status:
         """Return what the writer was doing when it last said."""
-        number, is_making, frame, num_entries, *slot = _STATUS.unpack_from(self._status)
-        return Status(number, is_making, frame, num_entries, Slot(*slot))
+        return Status(*self._status[:_STATUS_SIZE])
 
-    def say(self, number: int, is_making: int, frame: int, num_entries: int, slot: Slot) -> None:
-        """Say what the writer is doing, as a `Status`."""
-        _STATUS.pack_into(self._status, 0, number, is_making, frame, num_entries, *slot)
+    def frames(self, begin: int) -> list[FrameStatus]:
+        """Return the last frames, those from number ``begin`` on that are not empty, in order."""
+        numbers = self._status[_STATUS_SIZE:][: _NUM_FRAMES * _FRAME_SIZE].tolist()
+        places = (numbers[i : i + _FRAME_SIZE] for i in range(0, len(numbers), _FRAME_SIZE))
+        frames = (FrameStatus(frame, num, Slot(*slot)) for num, frame, *slot in places if num)
+        return sorted(found for found in frames if found.frame >= begin)
+
+    def say_ready(self) -> None:
+        """Say that the writer has started."""
+        self._status[0] = -1
 
     def say_begun(self, number: int) -> None:
-        """Say that the writer makes a sample, and nothing else that is new."""
-        _BEGUN.pack_into(self._status, 0, number, 1)
+        """Say that the writer makes a sample."""
+        self._status[0] = number
+        self._status[1] = 1
+
+    def say_filling(self, frame: int, slot: Slot) -> None:
+        """Say that it fills a frame, of which nothing is complete."""
+        place, status = _place(frame), self._status
+        status[place] = 0
+        status[place + 1] = frame
+        status[place + 2], status[place + 3] = slot
+
+    def say_done(self, frame: int, num_entries: int) -> None:
+        """Say that it has written what it made, and how many entries of the frame are complete."""
+        self._status[_place(frame)] = num_entries
+        self._status[1] = 0
 
     def close(self) -> None:
         """Give up this process's share of the memory, but for slots that something still views."""
         self._maps.clear()
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
-            self._status.close()
+            self._status.release()
             os.close(fd)
+
+
+def _place(frame: int) -> int:
+    return _STATUS_SIZE + frame % _NUM_FRAMES * _FRAME_SIZE
 
 
 def _nameless_file(name: str) -> int:

@@ -58,6 +58,7 @@ class Setup(NamedTuple):
         max_entries: Most samples that it sends at once.
         payload: What to run, pickled; calling it with the tasks and an outbox is the whole work.
         modules: See `Payload`.
+        max_views: Most slots of tasks that what it makes of them may keep.
     """
 
     argv: list[str]
@@ -69,6 +70,7 @@ class Setup(NamedTuple):
     max_entries: int
     payload: bytes
     modules: set[str]
+    max_views: int
 
 
 def pack_setup(setup: Setup) -> bytes:
@@ -245,12 +247,13 @@ def _tasks(setup: Setup) -> Iterator[tuple[Entry, bool]]:
     if setup.tasks is None:
         return
     records_fd, segment_fd, returns_fd = setup.tasks
-    inbox = Inbox([Segment(segment_fd)], [returns_fd])
+    inbox = Inbox([Segment(segment_fd)], [returns_fd], max_views=setup.max_views)
     while data := os.read(records_fd, RECORD_NBYTES):
         (record,) = Record.unpack(data)
         if not record.num_entries:
             return
         entries = inbox.open(record)
+        inbox.give_back()
         entries.reverse()
         while entries:
             yield entries.pop(), len(entries) == 0

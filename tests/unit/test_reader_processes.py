@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import threading
 from abc import ABC, abstractmethod
 from collections import namedtuple
@@ -189,6 +190,36 @@ def test_an_array_that_is_kept_is_never_overwritten():
     reader = rd.isolate(lambda: (np.full(10_000, number) for number in range(60)), buffer_size=4)
     for number, array in enumerate(list(reader)):
         assert (array == number).all()
+
+
+def test_mappers_that_keep_every_array_leave_room_for_more(monkeypatch):
+    """Samples go to all mappers through slots that they share."""
+    for module in ("boxes", "pool"):
+        monkeypatch.setattr(f"gpufeed.workers.{module}.MAX_SLOTS", 16)
+    kept = []
+
+    def keep(array):
+        kept.append(array)
+        return [int(each[0]) for each in kept]
+
+    arrays = [np.full(20_000, number) for number in range(60)]
+    mapped = list(rd.xmap_readers(keep, lambda: arrays, 4, 8, order=True, processes=True))
+    assert [numbers[-1] for numbers in mapped] == list(range(60))
+    assert all(numbers == sorted(set(numbers)) for numbers in mapped)
+
+
+def test_what_a_killed_process_had_made_arrives_before_the_error():
+    """Frames of which nobody was told yet among it."""
+
+    def reader():
+        for number in range(12):
+            yield np.full(50_000, number, np.uint16)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    received = []
+    with pytest.raises(WorkerDied, match="killed by SIGKILL"):
+        received.extend(int(array[-1]) for array in rd.isolate(reader))
+    assert received == list(range(12))
 
 
 def test_an_array_that_its_reader_uses_again_is_sent_as_it_was():

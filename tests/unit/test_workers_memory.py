@@ -16,7 +16,14 @@ from gpufeed.errors import ReaderError
 from gpufeed.workers import segment as segments
 from gpufeed.workers.boxes import RECORD_NBYTES, Inbox, Outbox, Record, Returns
 from gpufeed.workers.frames import MIN_BUFFER_NBYTES, Kind, encode, encode_error, read_entries
-from gpufeed.workers.segment import MAX_SLOTS, Segment, Slot, free_nbytes, require_free
+from gpufeed.workers.segment import (
+    MAX_SLOTS,
+    MAX_UNSENT,
+    Segment,
+    Slot,
+    free_nbytes,
+    require_free,
+)
 
 LARGE = np.arange(MIN_BUFFER_NBYTES, dtype=np.float64)
 
@@ -37,6 +44,7 @@ class Way:
 
     def take(self) -> list:
         """Open the next frame."""
+        self.inbox.give_back()
         (record,) = Record.unpack(os.read(self.records, RECORD_NBYTES))
         return self.inbox.open(record)
 
@@ -70,10 +78,29 @@ def test_a_segment_is_seen_by_whoever_has_its_descriptor():
         ours.view(slot)[:4] = bytes([number] * 4)
     assert [bytes(theirs.view(slot)[:4]) for slot in slots] == [b"\0" * 4, b"\1" * 4, b"\2" * 4]
     assert slots[1].nbytes >= 1 << 19
-    assert theirs.status().number == -2
-    ours.say(7, 1, 2, 3, slots[1])
-    assert theirs.status() == (7, 1, 2, 3, slots[1])
     ours.close()
+    ours.close()
+    theirs.close()
+
+
+def test_a_segment_says_what_its_writer_does_and_has_done():
+    ours = Segment.create("test")
+    theirs = Segment(os.dup(ours.fileno()))
+    assert theirs.status() == (-2, 0)
+    ours.say_ready()
+    assert theirs.status() == (-1, 0)
+    ours.say_begun(7)
+    assert theirs.status() == (7, 1)
+    slots = [ours.grow(1) for _ in range(3 * MAX_UNSENT)]
+    for frame, slot in enumerate(slots, 1):
+        ours.say_filling(frame, slot)
+        ours.say_done(frame, num_entries=frame + 10)
+    assert theirs.status() == (7, 0)
+    ours.say_filling(len(slots) + 1, slots[0])  # with nothing in it yet
+    last = [(number, number + 10, slots[number - 1]) for number in range(1, len(slots) + 1)]
+    assert theirs.frames(1) == last[-MAX_UNSENT:]
+    assert theirs.frames(len(slots)) == last[-1:]
+    assert theirs.frames(len(slots) + 1) == []
     ours.close()
     theirs.close()
 
@@ -146,7 +173,7 @@ def test_what_is_written_is_what_is_read(values):
         encoded = encode(value)
         before, end = end, encoded.write(frame, end, number, Kind.VALUE)
         assert end - before <= encoded.nbytes
-    entries = list(read_entries(frame, len(values), lambda begin, end: frame[begin:end]))
+    entries = read_entries(frame, len(values), lambda begin, end: frame[begin:end])
     assert [entry.number for entry in entries] == list(range(len(values)))
     for entry, value in zip(entries, values, strict=True):
         assert same(entry.value, value)
@@ -347,7 +374,7 @@ def test_a_finalizer_only_queues(way, monkeypatch):
 
 def test_whoever_keeps_every_array_gets_copies_in_the_end(way):
     kept = [way.send(LARGE + number)[0] for number in range(MAX_SLOTS // 2 + 20)]
-    assert way.segment.num_slots <= MAX_SLOTS // 2 + 1
+    assert way.segment.num_slots <= MAX_SLOTS // 2 + 2  # one is on its way, and one comes back
     assert all(array[7] == LARGE[7] + number for number, array in enumerate(kept))
     kept[-1][0] = 1.0  # a copy is the receiver's too
 
@@ -393,6 +420,29 @@ def test_frames_are_sent_when_they_are_full():
     while len(taken) < 3:
         taken += [entry.value for entry in way.take()]
     assert taken == [0, 1, 2]
+    way.close()
+
+
+def test_no_more_frames_are_held_back_than_a_segment_says():
+    way = Way(max_entries=1000)
+    sent = [LARGE + number for number in range(3 * MAX_UNSENT)]
+    received = way.send(*sent)
+    assert all((array == expected).all() for array, expected in zip(received, sent, strict=True))
+    way.close()
+
+
+def test_small_slots_are_given_back_together_and_large_ones_at_once(monkeypatch):
+    way = Way()
+    way.inbox = Inbox([way.segment], [way.fds[3]], max_together=4)
+    for num_back in (0, 0, 0, 4):
+        way.send(LARGE)
+        way.inbox.give_back()
+        way.outbox.returns.read(wait=False)
+        assert len(way.outbox.returns.offsets) == num_back
+    monkeypatch.setattr("gpufeed.workers.boxes._TOGETHER_NBYTES", 1 << 20)
+    way.send(np.zeros(1 << 20, np.uint8))
+    way.inbox.give_back()
+    assert way.outbox.returns.read(wait=True)
     way.close()
 
 
