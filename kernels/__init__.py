@@ -84,7 +84,8 @@ def warm_up(
     for index_dtype, value_dtype, out_dtype in densify:
         offsets, indices = zeros(2, index_dtype), zeros(0, index_dtype)
         values = None if value_dtype is None else zeros(0, value_dtype)
-        densify_rows(offsets, indices, values, zeros((1, 1), out_dtype))
+        for previous in (None, (offsets, indices)):
+            densify_rows(offsets, indices, values, zeros((1, 1), out_dtype), previous=previous)
     for value_dtype, out_dtype, is_scaled in convert:
         scale, shift, axis = (1.0 if is_scaled else None), None, None
         if is_scaled == "channels":

@@ -1,8 +1,7 @@
 """CSR rows made dense on the host: cleared and filled a few rows at a time.
 
-Three kernels that differ in how they clear. What is larger than the cache is made a piece at a
-time in a scratch that is not, and stored past the cache from there. Where the rows' old entries
-are known, and are few, only these are cleared.
+What is larger than the cache is made in a scratch that is not, and stored past the cache from
+there. Where the rows' old entries are known, and are few, only these are cleared.
 """
 
 from __future__ import annotations
@@ -99,32 +98,27 @@ def _ask_for(offsets: Any, indices: Any, row: int, dim: int, flat: Any) -> None:
         prefetch(address + np.uint64(indices[k]) * np.uint64(flat.itemsize))
 
 
-@compiled
-def _densify(offsets: Array, indices: Array, values: Array, how: int, step: int, out: Array) -> int:
-    """Zero and fill ``step`` rows at a time; return the last entry outside its row, or -1."""
+@inlined
+def _densify_in_cache(
+    offsets: Any, indices: Any, values: Any, how: int, step: int, out: Any
+) -> int:
     rows, dim = out.shape
     flat = out.reshape(rows * dim)
     outside = -1
     for first in range(0, rows, step):
         last = min(first + step, rows)
         sweep = flat[first * dim : last * dim]
-        sweep[:] = 0
+        for i in range(sweep.size):  # compiled to a memset, sooner than a slice's assignment
+            sweep[i] = 0
         bad = _fill(offsets, indices, values, how, first, last, dim, sweep)
         outside = max(outside, bad)
     return outside
 
 
-@compiled
+@inlined
 def _densify_past_cache(
-    offsets: Array,
-    indices: Array,
-    values: Array,
-    how: int,
-    step: int,
-    scratch: Array,
-    out: Array,
+    offsets: Any, indices: Any, values: Any, how: int, step: int, scratch: Any, out: Any
 ) -> int:
-    """Do as `_densify` does, in a scratch of zeros that holds ``step`` rows, if it holds one."""
     rows, dim = out.shape
     flat = out.reshape(rows * dim)
     outside = -1
@@ -143,6 +137,25 @@ def _densify_past_cache(
             bad = _fill(offsets, indices, values, how, first, last, dim, sweep)
         outside = max(outside, bad)
     return outside
+
+
+@compiled
+def _densify(
+    offsets: Array,
+    indices: Array,
+    values: Array,
+    how: int,
+    step: int,
+    scratch: Array,
+    out: Array,
+) -> Any:
+    """Make ``step`` rows at a time, in a scratch of zeros or, if that is empty, in place.
+
+    Returns the last entry outside its row, or -1.
+    """
+    if scratch.size:
+        return _densify_past_cache(offsets, indices, values, how, step, scratch, out)
+    return _densify_in_cache(offsets, indices, values, how, step, out)
 
 
 @compiled
@@ -192,10 +205,10 @@ def densify_rows(
     if previous is not None and len(previous[1]) * CLEAR_NBYTES < nbytes:
         old_offsets, old_indices = (old.astype(indices.dtype, copy=False) for old in previous)
         outside = _densify_again(*csr, old_offsets, old_indices, out)
-    elif nbytes >= STREAM_NBYTES and out.flags.aligned:
-        scratch = np.zeros(max(1, SCRATCH_NBYTES // out.itemsize), out.dtype)
-        outside = _densify_past_cache(*csr, max(1, SCRATCH_NBYTES // row_nbytes), scratch, out)
     else:
-        outside = _densify(*csr, max(1, SWEEP_NBYTES // row_nbytes), out)
+        is_streamed = nbytes >= STREAM_NBYTES and out.flags.aligned
+        scratch = np.zeros(SCRATCH_NBYTES // out.itemsize if is_streamed else 0, out.dtype)
+        step = (SCRATCH_NBYTES if is_streamed else SWEEP_NBYTES) // row_nbytes
+        outside = _densify(*csr, max(1, step), scratch, out)
     if fault is not None and outside >= 0:
         fault[0] = max(fault[0], outside + 1)

@@ -403,12 +403,16 @@ def test_warm_up_leaves_nothing_to_compile():
         densify=[("int32", None, "float32"), ("int64", "float32", "float32")],
         convert=[("uint8", "float32", True), ("int32", "int64", False)],
     )
-    compiled = [cpu_densify._densify, cpu._scale]
+    compiled = [cpu_densify._densify, cpu_densify._densify_again, cpu._scale]
     before = [kernel.signatures[:] for kernel in compiled]
     assert all(before)
     out = zeros((3, 4))
     kernels.densify_rows(OFFSETS.astype("int32"), INDICES.astype("int32"), None, out)
     kernels.densify_rows(OFFSETS, INDICES, zeros(3), out)
+    kernels.densify_rows(
+        OFFSETS[:2], INDICES[:2], zeros(2), zeros((1, 99)), previous=(OFFSETS[:2], INDICES[:2])
+    )
+    kernels.densify_rows(OFFSETS[:2], INDICES[:2], zeros(2), zeros((1, 5_000_000)))
     kernels.convert_values(zeros(5, "uint8"), None, 0.5, zeros(5))
     assert [kernel.signatures for kernel in compiled] == before
 

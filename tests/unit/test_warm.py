@@ -11,7 +11,7 @@ import pytest
 
 from gpufeed.device import virtual_devices
 from gpufeed.feeder import DataFeeder
-from gpufeed.kernels import cpu
+from gpufeed.kernels import cpu, cpu_densify
 from gpufeed.places import CPUPlace, CUDAPlace, Place, as_place
 from gpufeed.tensor import LoDTensor
 from gpufeed.variables import Program, Variable, data, program_guard
@@ -43,7 +43,7 @@ def feed_after_warming(place: Place) -> None:
     thread = warm_up(variables(), [place])
     assert thread is not None
     thread.join()
-    compiled = [cpu._densify, cpu._scale]
+    compiled = [cpu_densify._densify, cpu_densify._densify_again, cpu._scale]
     if isinstance(place, CUDAPlace):  # only what is sent is narrowed
         compiled.append(cpu._narrow)
     before = [kernel.signatures[:] for kernel in compiled]
@@ -58,7 +58,9 @@ def feed_after_warming(place: Place) -> None:
 
 def test_all_is_what_any_field_runs():
     warm_all(CPUPlace())
-    compiled = [cpu._densify, cpu._scale, cpu._narrow, cpu._pad, cpu._unpad, cpu._gather]
+    densify = [cpu_densify._densify, cpu_densify._densify_again]
+    rows = [cpu._pad, cpu._unpad, cpu._gather, cpu._number, cpu._mask]
+    compiled = [*densify, *rows, cpu._scale, cpu._narrow]
     before = [kernel.signatures[:] for kernel in compiled]
     assert all(before)
     with virtual_devices(1):
@@ -66,6 +68,8 @@ def test_all_is_what_any_field_runs():
     tensor = LoDTensor([7.0, 8.0], lod=[[0, 1, 2]])
     LoDTensor.from_padded(*tensor.to_padded())
     tensor.reverse()
+    tensor.mask()
+    tensor.positions()
     assert [kernel.signatures for kernel in compiled] == before
 
 
