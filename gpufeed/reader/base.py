@@ -25,6 +25,7 @@ from weakref import WeakSet
 from gpufeed.checks import samples_of, whole_number
 from gpufeed.device.threads import close_iterator
 from gpufeed.errors import ReaderError
+from gpufeed.reader.counters import Counter
 from gpufeed.reader.position import Position, Recipe, restore_position, save_position
 from gpufeed.reader.sharding import Shard, Worlds, add_world, num_taken_by
 from gpufeed.reader.skipping import NUM_ORDINALS, Skip, SkipLog, Skipped
@@ -33,6 +34,7 @@ __all__ = [
     "AnyReader",
     "Reader",
     "count_of",
+    "counters_of",
     "counts_of",
     "drain",
     "identity_of",
@@ -215,7 +217,8 @@ class Reader(ABC, Generic[T]):
     def skipped(self) -> dict[str, Any]:
         """Return how many samples the stages of this pipeline skipped in its last pass.
 
-        Samples that are read ahead and not yet delivered are among them.
+        Samples that threads have read ahead and that are not yet delivered are among them; what a
+        process has read ahead is not.
 
         Returns:
             ``{"count": ..., "ordinals": [...]}``, the ordinals of the last 16. An ordinal is the
@@ -304,6 +307,10 @@ class Reader(ABC, Generic[T]):
         first += (num_taken_by(self.worlds) + self.division.index) * step
         return first, step * self.division.num_shards
 
+    def counters(self) -> tuple[Counter, ...]:
+        """Return what this stage counts in a pass that `open` begins."""
+        return (self._skipped,)
+
     def start_skipping(self, policy: Skip) -> SkipLog:
         """Return the log of what this stage skips in a pass that `open` begins."""
         return SkipLog(self.name, policy, self._skipped)
@@ -353,6 +360,12 @@ class Reader(ABC, Generic[T]):
             reason = stage.unrepeatable()
             if reason is not None:
                 raise ReaderError(f"{method} of {self!r}: {stage.name} {reason}")
+
+
+def counters_of(reader: AnyReader[Any]) -> list[Counter]:
+    """Return what the stages of any reader count, in an order that is the same for its copies."""
+    stages = reader.stages() if isinstance(reader, Reader) else ()
+    return [counter for stage in stages for counter in stage.counters()]
 
 
 def identity_of(reader: AnyReader[Any]) -> str:

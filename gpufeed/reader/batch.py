@@ -16,6 +16,7 @@ from gpufeed.checks import whole_number
 from gpufeed.errors import FieldError
 from gpufeed.reader.base import AnyReader, Reader, count_of, drain
 from gpufeed.reader.blocks import blocks
+from gpufeed.reader.counters import Counter
 from gpufeed.reader.kinds import reading_samples
 from gpufeed.reader.packing import Packer
 from gpufeed.reader.padding import BatchStats
@@ -273,6 +274,10 @@ class Batch(Reader[list[T]]):
         from gpufeed.reader.rows import gather_rows, measured_rows
 
         return measured_rows(source, self._length, self.max_tokens, first), gather_rows
+
+    def counters(self) -> tuple[Counter, ...]:
+        """Count batches, too."""
+        return (*super().counters(), self._stats)
 
     def stats(self) -> BatchStats:
         """Return a copy of what this reader's batches held so far, over all passes.

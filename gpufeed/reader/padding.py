@@ -68,7 +68,7 @@ class BatchStats:
     0.25
 
     Batches that a resumed pass skips are not counted, and those made in another process are
-    counted there.
+    counted when they are taken from it.
 
     Attributes:
         num_batches: Lists of samples delivered.
@@ -104,3 +104,21 @@ class BatchStats:
         self.num_samples += len(done.samples)
         self.num_tokens += done.num_tokens
         self.num_padded_tokens += len(done.samples) * done.longest
+
+    def totals(self) -> tuple[int, ...]:
+        """Return all counts, as a `Counter`."""
+        return self.num_batches, self.num_samples, self.num_tokens, self.num_padded_tokens
+
+    def since(self, totals: tuple[int, ...]) -> tuple[int, ...]:
+        """Return by how much each has grown."""
+        if self.num_batches == totals[0]:
+            return ()
+        return tuple(now - before for now, before in zip(self.totals(), totals, strict=True))
+
+    def count_also(self, change: tuple[int, ...]) -> None:
+        """Count what another has."""
+        num_batches, num_samples, num_tokens, num_padded_tokens = change
+        self.num_batches += num_batches
+        self.num_samples += num_samples
+        self.num_tokens += num_tokens
+        self.num_padded_tokens += num_padded_tokens

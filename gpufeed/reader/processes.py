@@ -7,6 +7,8 @@ Order: merged in turn, a reader at a time, the order is a function of the reader
 can be resumed. A reader that ends leaves the round; how many samples each has given after ``n``
 then depends on who has ended, which the process of a reader finds out when it is told to skip more
 samples than there are.
+
+Counts: what the stages of a reader count in its process comes with its samples, see `counters`.
 """
 
 from __future__ import annotations
@@ -20,7 +22,15 @@ from typing import Any, TypeVar
 from gpufeed.checks import positive_s, whole_number
 from gpufeed.device.threads import ClosedEarly, ThreadGroup
 from gpufeed.errors import FieldError
-from gpufeed.reader.base import AnyReader, Reader, count_of, drain, identity_of
+from gpufeed.reader.base import (
+    AnyReader,
+    Reader,
+    count_of,
+    counters_of,
+    drain,
+    identity_of,
+)
+from gpufeed.reader.counters import Changes, Counter, Telling, count_changes
 from gpufeed.workers.frames import Entry, Kind
 from gpufeed.workers.payload import pack
 from gpufeed.workers.pool import Pool
@@ -166,14 +176,22 @@ class _Streams:
     """
 
     def __init__(
-        self, pool: Pool, places: Sequence[int], window: int, timeout_s: float | None
+        self,
+        pool: Pool,
+        places: Sequence[int],
+        counters: Sequence[Sequence[Counter]],
+        window: int,
+        timeout_s: float | None,
     ) -> None:
         self.places = list(places)
         self._pool = pool
+        self._counters = counters
         # A process is told of half a window at a time, so that one that waits is woken as often.
         self._step = max(1, window // 2)
         self._timeout_s = timeout_s
-        self._queues: list[deque[tuple[Entry, int]]] = [deque() for _ in places]
+        self._queues: list[deque[tuple[Entry, int, Changes]]] = [deque() for _ in places]
+        # What has arrived in front of an entry that has not.
+        self._early: list[tuple[int, Changes]] = [(0, [])] * len(places)
         self._num_taken = [0] * len(places)
         self._nbytes_taken = [0] * len(places)
 
@@ -186,9 +204,10 @@ class _Streams:
         queue = self._queues[index]
         while not queue:
             self.receive()
-        entry, nbytes = queue.popleft()
+        entry, nbytes, changes = queue.popleft()
+        count_changes(self._counters[index], changes)
         if entry.kind == Kind.END:
-            queue.append((entry, 0))  # and it stays at its end
+            queue.append((entry, 0, []))  # and it stays at its end
             return entry
         if entry.kind != Kind.VALUE:
             try:
@@ -209,16 +228,23 @@ class _Streams:
         arrivals = self._pool.receive(self._timeout_s)
         if not arrivals:
             raise ClosedEarly  # by the stage that reads this one on a thread, or at exit
+        arrived = []
         for index, entry, nbytes in arrivals:
-            self._queues[index].append((entry, nbytes))
-        return [index for index, _, _ in arrivals]
+            if entry.kind == Kind.REPORT:
+                self._early[index] = nbytes, entry.value
+                continue
+            early, changes = self._early[index]
+            self._early[index] = 0, []
+            self._queues[index].append((entry, early + nbytes, changes))
+            arrived.append(index)
+        return arrived
 
     def length(self, index: int) -> int | None:
         """Return how many samples a reader has, if its end comes next; wait to know."""
         queue = self._queues[index]
         while not queue:
             self.receive()
-        entry, _ = queue[0]
+        entry, _, _ = queue[0]
         return entry.number if entry.kind == Kind.END else None
 
 
@@ -231,20 +257,22 @@ def _reading(
     timeout_s: float | None,
 ) -> Generator[_Streams, None, None]:
     """Read every source of a stage in a process, from sample ``skips`` on."""
+    counters = [counters_of(source) for source in stage.sources]
     pool = Pool(stage.name, len(skips), max_entries=max(1, window // 4))
     with pool, ThreadGroup(stage.name, pool):
         payloads = []
-        for reader, skip in zip(stage.sources, skips, strict=True):
+        for reader, skip, counted in zip(stage.sources, skips, counters, strict=True):
             work = ReadSamples(
                 _opener(reader, epoch),
                 skip,
                 window=window,
                 max_nbytes=MAX_NBYTES_AHEAD,
                 finds_length=len(skips) > 1,
+                telling=Telling(counted) if counted else None,
             )
             payloads.append(pack(stage.name, work, {"reader": reader}))
         pool.give_work(payloads)
-        yield _Streams(pool, skips, window, timeout_s)
+        yield _Streams(pool, skips, counters, window, timeout_s)
 
 
 def _opener(reader: AnyReader[T], epoch: int) -> Callable[[int], Iterator[T]]:

@@ -110,6 +110,21 @@ class Skipped:
         last = range(ordinal, ordinal + num_samples)[-NUM_ORDINALS:]
         self.ordinals.extend(last)
 
+    def totals(self) -> tuple[int, ...]:
+        """Return the count, as a `Counter`."""
+        return (self.count,)
+
+    def since(self, totals: tuple[int, ...]) -> tuple[int, ...]:
+        """Return by how much it has grown, and the ordinals that came with that."""
+        num = self.count - totals[0]
+        return (num, *list(self.ordinals.copy())[-num:]) if num else ()
+
+    def count_also(self, change: tuple[int, ...]) -> None:
+        """Count what another has."""
+        num, *ordinals = change
+        self.count += num
+        self.ordinals.extend(ordinals)
+
 
 class SkipLog:
     """What one pass of one stage leaves out, held against the limits of its policy.

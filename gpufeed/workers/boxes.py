@@ -188,8 +188,10 @@ class Outbox:
             before, self._end = self._end, encoded.write(self._view, self._end, number, kind)
             self.nbytes += self._end - before
             self._num_entries += 1
-            self._num_unsent += 1
             self._segment.say_done(self._frame, self._num_entries)
+            if kind == Kind.REPORT:  # goes with the next one
+                return not self._is_closed
+            self._num_unsent += 1
             if is_last or self._num_unsent >= self._max_entries:
                 self._send()
             elif self._end >= FRAME_NBYTES:

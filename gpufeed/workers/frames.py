@@ -54,6 +54,7 @@ class Kind:
     FAILURE = 2  # what was raised instead of a sample, by anything else; no more come from there
     END = 3  # no more samples; its number is how many there were
     DONE = 4  # the worker has ended as it should
+    REPORT = 5  # what was counted while the sample that follows was made
 
 
 class Entry(NamedTuple):

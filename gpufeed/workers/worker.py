@@ -148,6 +148,7 @@ class ReadSamples(NamedTuple):
         window: Most samples that are sent and not yet received.
         max_nbytes: Most bytes of them; one sample may always pass.
         finds_length: Whether to count the samples if there are fewer than ``skip``.
+        telling: Returns what was counted since it was last called, if anything was.
     """
 
     open_at: Callable[[int], Iterable[Any]]
@@ -155,6 +156,7 @@ class ReadSamples(NamedTuple):
     window: int
     max_nbytes: int
     finds_length: bool
+    telling: Callable[[], Any] | None
 
     def __call__(self, tasks: Iterator[tuple[Entry, bool]], outbox: Outbox) -> None:
         """Read until the end, or until the parent is gone."""
@@ -166,11 +168,13 @@ class ReadSamples(NamedTuple):
                 while self._has_room(number, outbox):
                     outbox.begin(number)
                     for sample in islice(source, 1):
+                        self._report(number, outbox)
                         if not outbox.put(number, Kind.VALUE, sample):
                             return
                         del sample
                         break
                     else:
+                        self._report(number, outbox)
                         if self.finds_length and number == self.skip:
                             number = self._length()
                         break
@@ -179,9 +183,14 @@ class ReadSamples(NamedTuple):
                 if hasattr(source, "close"):
                     source.close()
         except BaseException as error:  # noqa: BLE001 - handed to the consumer
+            self._report(number, outbox)
             outbox.put(number, Kind.ERROR, error, is_last=True)
         else:
             outbox.put(number, Kind.END, None, is_last=True)
+
+    def _report(self, number: int, outbox: Outbox) -> None:
+        if self.telling is not None and (told := self.telling()):
+            outbox.put(number, Kind.REPORT, told)
 
     def _has_room(self, number: int, outbox: Outbox) -> bool:
         """Wait until another sample may be read; False once the parent is gone."""
@@ -197,7 +206,10 @@ class ReadSamples(NamedTuple):
 
     def _length(self) -> int:
         """Return how many samples there are: the reader may have ended before it got to `skip`."""
-        return sum(1 for _ in islice(iter(self.open_at(0)), self.skip))
+        num = sum(1 for _ in islice(iter(self.open_at(0)), self.skip))
+        if self.telling is not None:
+            self.telling()  # to nobody, since it was counted before
+        return num
 
 
 def open_plain(reader: Callable[[], Iterable[Any]], skip: int) -> Iterator[Any]:
