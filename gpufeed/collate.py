@@ -3,15 +3,16 @@
 Two passes. The first sizes every field from lengths alone and lays the fields out in one block,
 each array 256-byte aligned:
 
-    wire prefix                                                unpacked region
-    ┌─────────────┬──────────────┬──────────────┬─────────┬──┬──────────────┬──┐
-    │ ids: values │ ids: offsets │ tags: offsets│ indices │ …│ tags: dense  │ …│
-    └─────────────┴──────────────┴──────────────┴─────────┴──┴──────────────┴──┘
+    wire prefix                                                        unpacked region
+    ┌───────┬─────────────┬──────────────┬──────────────┬─────────┬──┬──────────────┬──┐
+    │ table │ ids: values │ ids: offsets │ tags: offsets│ indices │ …│ tags: dense  │ …│
+    └───────┴─────────────┴──────────────┴──────────────┴─────────┴──┴──────────────┴──┘
 
-The second writes each value into its final place in the wire prefix. Kernels fill the unpacked
-region (widened, scaled and densified values) where the feed will live; what is densified with
-``densify="reuse"`` stands apart from it (`gpufeed.layout`). For a device, offsets
-travel with the values, as int32 (int64 beyond 2**31 rows); the host keeps its own as int64.
+The second writes each value into its final place in the wire prefix. One kernel fills the unpacked
+region (widened, scaled and densified values) where the feed will live; it is told how by the table
+(`gpufeed.kernels.jobs`), which is there if there is anything to do. What is densified with
+``densify="reuse"`` stands apart (`gpufeed.layout`). For a device, offsets travel with the values,
+as int32 (int64 beyond 2**31 rows); the host keeps its own as int64.
 
 Nothing here allocates the block, or knows where it is. If another process has collated the batch,
 its block arrives with the sizes, from which the same plan is made here (`gpufeed.isolation`).
@@ -19,10 +20,11 @@ its block arrives with the sizes, from which the same plan is made here (`gpufee
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -34,9 +36,17 @@ from gpufeed.device.slabs import Lease
 from gpufeed.device.sources import Source
 from gpufeed.device.staging import MakeArray
 from gpufeed.feed import Feed
-from gpufeed.kernels import convert_values, densify_rows, unpack_bits
+from gpufeed.kernels.jobs import (
+    Job,
+    check_job,
+    convert_job,
+    densify_job,
+    table_shape,
+    unpack_bits_job,
+    write_table,
+)
 from gpufeed.kernels.words import arithmetic_dtype
-from gpufeed.layout import Placed, Section, find_again, lay_out, lay_out_remains
+from gpufeed.layout import Placed, Remains, Section, find_again, lay_out, lay_out_remains
 from gpufeed.lod import index_dtype
 from gpufeed.loose import LooseColumn
 from gpufeed.narrowing import NarrowColumn
@@ -47,8 +57,10 @@ from gpufeed.tensor import LoDTensor
 from gpufeed.variables import Variable
 from gpufeed.whole import WHOLE, WholeDense, WholeSparse, samples_of
 
-__all__ = ["BatchPlan", "CollatedBatch"]
+__all__ = ["BatchPlan", "CheckIndices", "CollatedBatch"]
 
+CheckIndices = Literal["host", "device"]
+_TABLE_DTYPE = np.dtype(np.int64)
 # What a field is made of: one value a sample, all of them in one array, or no more than the sizes.
 Samples = Sequence[Any] | Column | SizedDense | SizedSparse
 
@@ -63,11 +75,15 @@ class BatchPlan:
         strict: Whether dense values are refused that the variable's dtype cannot keep; indices
             and values of sparse fields always are.
         source: What travels, where another process has written it; then ``columns`` are sizes.
+        check_indices: Where it is seen to that indices of sparse fields are inside their rows.
 
     Attributes:
         num_samples: In the batch.
         wire_nbytes: Bytes that travel.
         nbytes: Bytes of the whole slab.
+        num_launches: Of the kernel that does what the table says; 0 if there is none, 2 if some of
+            it has to wait for the rest.
+        names: Of the fields, in feed order.
 
     Raises:
         FieldError: A column cannot be sized.
@@ -81,10 +97,12 @@ class BatchPlan:
         *,
         strict: bool,
         source: Source | None = None,
+        check_indices: CheckIndices = "host",
     ) -> None:
         first = columns[0]
         self.num_samples = first.num_samples if isinstance(first, SIZED) else len(first)
         self.source = source
+        self.is_checked_on_device = check_indices == "device"
         self._place = place
         self._fields: list[tuple[str, _Field]] = []
         self._reusing: list[_ReusedField] = []
@@ -95,20 +113,30 @@ class BatchPlan:
                 kind = _ConvertedField if variable.is_converted else _DenseField
                 field = kind(variable, samples, place, strict)
             elif variable.densify == "reuse":
-                field = _ReusedField(variable, samples, place)
+                field = _ReusedField(variable, samples, place, check_indices)
                 self._reusing.append(field)
             else:
-                field = _SparseField(variable, samples, place)
+                field = _SparseField(variable, samples, place, check_indices)
             self._fields.append((variable.name, field))
             wire += field.wire
-        self._wire, self.wire_nbytes = lay_out(wire, 0)
+        num_late = sum(field.num_late for field in self._reusing)
+        num_jobs = num_late + sum(field.has_job for _, field in self._fields)
+        self.num_launches = bool(num_jobs) + bool(num_late)
+        table = [(table_shape(num_jobs), _TABLE_DTYPE)] if num_jobs else []
+        placed, self.wire_nbytes = lay_out(table + wire, 0)
+        self._table, self._wire = placed[: len(table)], placed[len(table) :]
         end = self.wire_nbytes
         for _, field in self._fields:
             if field.unpacked:
-                field.placed, end = lay_out(field.unpacked, end)
+                (field.placed,), end = lay_out(field.unpacked, end)
         self._end = self.nbytes = end
         for reusing in self._reusing:
             _, self.nbytes = lay_out(reusing.remains, self.nbytes)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the fields."""
+        return [name for name, _ in self._fields]
 
     def sizes(self) -> list[SizedDense | SizedSparse]:
         """Return what another process needs to make the same plan, without the values."""
@@ -121,7 +149,7 @@ class BatchPlan:
         mine = lay_out_remains([field.remains for field in self._reusing], slab_nbytes)
         left = find_again(mine, remains, self._end)
         for field, here, old in zip(self._reusing, mine, left, strict=True):
-            field.placed = [*here, *(() if old is None else (old.offsets, old.indices))]
+            field.placed, field.left, field.found = here.dense, here, old
         return mine
 
     def wire_arrays(self, make: MakeArray) -> list[Array]:
@@ -129,8 +157,8 @@ class BatchPlan:
         return [make(*placed) for placed in self._wire]
 
     def unpacked_arrays(self, make: MakeArray) -> list[Array]:
-        """Return the arrays that `unpack` writes, or reads to know what it wrote before."""
-        return [make(*placed) for _, field in self._fields for placed in field.placed]
+        """Return the arrays that are fed and do not travel."""
+        return [make(*field.placed) for _, field in self._fields if field.placed]
 
     def columns(self) -> dict[str, Column]:
         """Return what `source` holds as columns of what travels, which are views of it."""
@@ -153,20 +181,28 @@ class BatchPlan:
         for _, field in self._fields:
             field.write(arrays)
 
-    def unpack(self, wire: list[Array], unpacked: list[Array], stream: object) -> None:
-        """Fill the unpacked region from the wire prefix, by kernels on ``stream``."""
-        arrays, targets = iter(wire), iter(unpacked)
-        reused = []
-        for _, field in self._fields:
-            mine = list(islice(arrays, len(field.wire)))
-            theirs = list(islice(targets, len(field.placed)))
-            if theirs:
-                field.unpack(mine, theirs, stream)
+    def write_table(self, make: MakeArray, number: int, first: int) -> None:
+        """Write what is to be done after the transfer, with this slab's addresses, if anything is.
+
+        Args:
+            make: Of the wire prefix in host memory.
+            number: Of the batch.
+            first: Number of the first batch whose faults count.
+        """
+        if not self._table:
+            return
+        placed = iter(self._wire)
+        jobs: list[tuple[int, Job]] = []
+        late: list[tuple[int, Job]] = []
+        for number_of_field, (_, field) in enumerate(self._fields):
+            mine = list(islice(placed, len(field.wire)))
+            if field.has_job:
+                jobs.append((number_of_field, field.job(mine)))
             if isinstance(field, _ReusedField):
-                reused.append((field, mine, theirs))
-        # Not sooner, as what one field leaves may stand where another finds what it left before.
-        for field, mine, theirs in reused:
-            field.leave(mine, theirs, stream)
+                # What it leaves may stand where another field finds what it left before.
+                late += [(number_of_field, job) for job in field.late_jobs(mine)]
+        table = make(*self._table[0])
+        write_table(table, jobs + late, num_late=len(late), number=number, first=first)
 
     def feed(self, wire: list[Array], unpacked: list[Array], lease: Lease) -> Feed:
         """Return what the user gets: tensors over these arrays."""
@@ -204,19 +240,23 @@ class _Field(Protocol):
     Attributes:
         wire: Shape and dtype of each array it needs in the wire prefix, in the order it takes them.
         unpacked: Of the one array in the unpacked region, if it needs that.
-        placed: Where the arrays stand that it unpacks into, the one that is fed first.
+        placed: Where the array stands that is fed instead of what travelled, if there is one.
+        has_job: Whether there is something to do after the transfer.
     """
 
     _variable: Variable
     wire: list[Section]
     unpacked: list[Section]
-    placed: list[Placed]
+    placed: Placed | None
+
+    @property
+    def has_job(self) -> bool: ...
 
     def sizes(self, num_samples: int) -> SizedDense | SizedSparse: ...
 
     def write(self, wire: Iterator[Array]) -> None: ...
 
-    def unpack(self, wire: list[Array], targets: list[Array], stream: object) -> None: ...
+    def job(self, wire: list[Placed]) -> Job: ...
 
     def tensor(
         self, wire: Iterator[Array], unpacked: Iterator[Array], place: Place, lease: Lease
@@ -243,7 +283,11 @@ class _DenseField:
         self._lod_on_place = _offset_sections(self._column.offsets, place)
         self.wire: list[Section] = [(self._column.shape, variable.dtype), *self._lod_on_place]
         self.unpacked: list[Section] = []
-        self.placed: list[Placed] = []
+        self.placed: Placed | None = None
+
+    @property
+    def has_job(self) -> bool:
+        return bool(self.unpacked)
 
     def sizes(self, num_samples: int) -> SizedDense:
         column, (wire_shape, dtype) = self._column, self.wire[0]
@@ -255,8 +299,8 @@ class _DenseField:
         self._column.write(next(wire))
         _write_offsets(self._column.offsets, wire, self._lod_on_place)
 
-    def unpack(self, wire: list[Array], targets: list[Array], stream: object) -> None:
-        """Nothing is: what travels is what is fed."""
+    def job(self, wire: list[Placed]) -> Job:
+        raise NotImplementedError("what travels is what is fed")
 
     def tensor(
         self, wire: Iterator[Array], unpacked: Iterator[Array], place: Place, lease: Lease
@@ -267,7 +311,7 @@ class _DenseField:
 
 
 class _ConvertedField(_DenseField):
-    """Wire: values as they travel, offsets, then the factors of the channels. Unpacked: values."""
+    """Wire: values as they travel, offsets, then scale and shift. Unpacked: values."""
 
     __slots__ = ("_factors",)
 
@@ -281,11 +325,11 @@ class _ConvertedField(_DenseField):
             narrow = column if isinstance(column, SizedDense) else NarrowColumn(column, travels_as)
             travels_as, wire_shape = narrow.dtype, narrow.wire_shape
             self._column, self._is_packed = narrow, narrow.is_packed
-        self._factors = _channel_factors(variable)
+        self._factors = _factors(variable)
         self._lod_on_place = _offset_sections(self._column.offsets, place)
         factors = [(factor.shape, factor.dtype) for factor in self._factors]
         self.wire = [(wire_shape, travels_as), *self._lod_on_place, *factors]
-        self.unpacked, self.placed = [], []
+        self.unpacked, self.placed = [], None
         if travels_as != variable.dtype or variable.is_scaled:
             self.unpacked.append((self._column.shape, variable.dtype))
 
@@ -294,17 +338,18 @@ class _ConvertedField(_DenseField):
         for factor in self._factors:
             next(wire)[...] = factor
 
-    def unpack(self, wire: list[Array], targets: list[Array], stream: object) -> None:
-        values, out = wire[0], targets[0]
+    def job(self, wire: list[Placed]) -> Job:
+        assert self.placed is not None
+        values, out = wire[0], self.placed
         if self._is_packed:
-            unpack_bits(values, out, stream=stream)
-        elif self._factors:
-            scale, shift = wire[-2:]
-            axis = self._variable.channel_axis
-            convert_values(values, scale, shift, out, axis=axis, stream=stream)
-        else:
-            all_scale, all_shift = self._variable.scale, self._variable.shift
-            convert_values(values, all_scale, all_shift, out, stream=stream)
+            return unpack_bits_job(values, out)
+        if not self._factors:
+            return convert_job(values, None, None, out)
+        scale, shift = wire[-2:]
+        axis = self._variable.channel_axis
+        # Without channels all is of one.
+        num_inner = math.prod(out[1] if axis is None else out[1][axis + 1 :])
+        return convert_job(values, scale, shift, out, num_inner)
 
     def tensor(
         self, wire: Iterator[Array], unpacked: Iterator[Array], place: Place, lease: Lease
@@ -320,6 +365,7 @@ class _SparseField:
     """Wire: row offsets, indices, values if any, LoD offsets. Unpacked: dense rows."""
 
     __slots__ = (
+        "_checks_on_device",
         "_column",
         "_has_values",
         "_lod_on_place",
@@ -329,9 +375,12 @@ class _SparseField:
         "wire",
     )
 
-    def __init__(self, variable: Variable, samples: Samples, place: Place) -> None:
+    def __init__(
+        self, variable: Variable, samples: Samples, place: Place, check_indices: CheckIndices
+    ) -> None:
         self._variable = variable
-        self.placed: list[Placed] = []
+        self._checks_on_device = check_indices == "device"
+        self.placed: Placed | None = None
         self._column: Any = samples
         if isinstance(samples, SizedSparse):
             num_rows, num_entries = samples.num_rows, samples.num_entries
@@ -361,19 +410,25 @@ class _SparseField:
 
     def write(self, wire: Iterator[Array]) -> None:
         next(wire)[...] = self._column.row_offsets
-        self._column.write_indices(next(wire))
+        self._column.write_indices(next(wire), checks_range=not self._checks_on_device)
         if self._has_values:
             self._column.write_values(next(wire))
         _write_offsets(self._column.offsets, wire, self._lod_on_place)
 
-    def unpack(self, wire: list[Array], targets: list[Array], stream: object) -> None:
-        self._densify(wire, targets[0], None, stream)
+    @property
+    def has_job(self) -> bool:
+        return self._checks_on_device or bool(self._variable.densify)
 
-    def _densify(
-        self, wire: list[Array], out: Array, previous: tuple[Array, Array] | None, stream: object
-    ) -> None:
+    def job(self, wire: list[Placed]) -> Job:
+        if self.placed is None:
+            return check_job(wire[0], wire[1], self._variable.dim)
+        return self._densify_job(wire, self.placed, None)
+
+    def _densify_job(
+        self, wire: list[Placed], out: Placed, previous: tuple[Placed, Placed] | None
+    ) -> Job:
         values = wire[2] if self._has_values else None
-        densify_rows(wire[0], wire[1], values, out, previous=previous, stream=stream)
+        return densify_job(wire[0], wire[1], values, out, previous)
 
     def tensor(
         self, wire: Iterator[Array], unpacked: Iterator[Array], place: Place, lease: Lease
@@ -383,8 +438,7 @@ class _SparseField:
         lod = self._column.offsets
         lod_on_place = [next(wire) for _ in self._lod_on_place] or None
         if self.placed:
-            dense, *_ = islice(unpacked, len(self.placed))
-            return LoDTensor._assemble(dense, lod, place, lod_on_place, lease)
+            return LoDTensor._assemble(next(unpacked), lod, place, lod_on_place, lease)
         dim = self._variable.dim
         return SparseRows._assemble(
             row_offsets, indices, values, dim, lod, place, lod_on_place, lease
@@ -396,30 +450,45 @@ class _ReusedField(_SparseField):
 
     Attributes:
         remains: Shape and dtype of what it leaves: dense rows, offsets, indices.
+        left: Where it leaves them.
+        found: Where an earlier batch left them, if it did.
+        num_late: Jobs that come after all others.
     """
 
-    __slots__ = ("remains",)
+    __slots__ = ("found", "left", "remains")
 
-    def __init__(self, variable: Variable, samples: Samples, place: Place) -> None:
-        super().__init__(variable, samples, place)
+    num_late = 2
+
+    def __init__(
+        self, variable: Variable, samples: Samples, place: Place, check_indices: CheckIndices
+    ) -> None:
+        super().__init__(variable, samples, place, check_indices)
         (dense,), self.unpacked = self.unpacked, []
         self.remains: tuple[Section, Section, Section] = (dense, self.wire[0], self.wire[1])
+        self.left: Remains | None = None
+        self.found: Remains | None = None
 
-    def unpack(self, wire: list[Array], targets: list[Array], stream: object) -> None:
-        out, _, _, *old = targets
-        self._densify(wire, out, (old[0], old[1]) if old else None, stream)
+    def job(self, wire: list[Placed]) -> Job:
+        assert self.left is not None
+        previous = None if self.found is None else (self.found.offsets, self.found.indices)
+        return self._densify_job(wire, self.left.dense, previous)
 
-    def leave(self, wire: list[Array], targets: list[Array], stream: object) -> None:
+    def late_jobs(self, wire: list[Placed]) -> list[Job]:
         """Copy the entries that were densified from the wire prefix, which the next batch takes."""
-        for source, target in zip(wire[:2], targets[1:3], strict=True):
-            convert_values(source, None, None, target, stream=stream)
+        assert self.left is not None
+        copies = zip(wire[:2], (self.left.offsets, self.left.indices), strict=True)
+        return [convert_job(source, None, None, target) for source, target in copies]
 
 
-def _channel_factors(variable: Variable) -> list[np.ndarray[Any, Any]]:
-    """Return scale and shift as kernels take them, if they differ by channel: they travel too."""
-    if variable.channel_axis is None:
+def _factors(variable: Variable) -> list[np.ndarray[Any, Any]]:
+    """Return scale and shift of each channel, or of all values, as kernels take them: they travel.
+
+    None are a field's that is not scaled.
+    """
+    if not variable.is_scaled:
         return []
-    num_channels = variable.shape[variable.channel_axis]
+    axis = variable.channel_axis
+    num_channels = 1 if axis is None else variable.shape[axis]
     return [
         np.full(num_channels, neutral if given is None else given, arithmetic_dtype(variable.dtype))
         # x * 1 and x + -0.0 are x, to the sign of a zero.

@@ -25,7 +25,7 @@ from gpufeed.writing import (
     write_sequences,
 )
 
-__all__ = ["DenseColumn", "SparseColumn"]
+__all__ = ["DenseColumn", "SparseColumn", "is_outside"]
 
 Array = np.ndarray[Any, Any]
 Rows = Sequence[Any]
@@ -112,14 +112,14 @@ class SparseColumn:
             indices, values = _transpose(entries)
             self._indices, self._values = [list(indices)], [list(values)]
 
-    def write_indices(self, out: Array) -> None:
+    def write_indices(self, out: Array, *, checks_range: bool = True) -> None:
         """Write the column numbers into ``out``, ``(entries,)`` int32 or int64.
 
         Raises:
-            FieldError: One is not a whole number in ``[0, dim)``.
+            FieldError: One is not a whole number, or, if that is asked, not in ``[0, dim)``.
         """
         is_refused = refuses(write_sequences, self._indices, out)
-        if is_refused or (out.size and (out.min() < 0 or out.max() >= self._variable.dim)):
+        if is_refused or (checks_range and is_outside(out, self._variable.dim)):
             pairs = strict.sparse_rows(self._variable, self._samples)
             write_arrays([indices for indices, _ in pairs], out)
 
@@ -133,6 +133,11 @@ class SparseColumn:
         if refuses(write_sequences, self._values, out):
             pairs = strict.sparse_rows(self._variable, self._samples, out.dtype)
             write_arrays([values for _, values in pairs], out)
+
+
+def is_outside(indices: Array, dim: int) -> bool:
+    """Return whether an index is not in ``[0, dim)``."""
+    return bool(indices.size) and (indices.min() < 0 or indices.max() >= dim)
 
 
 def _offsets(blocks: Rows) -> Array:

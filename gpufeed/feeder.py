@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from gpufeed.checks import positive_s, whole_number
-from gpufeed.collate import BatchPlan, CollatedBatch
+from gpufeed.collate import BatchPlan, CheckIndices, CollatedBatch
 from gpufeed.device import backend_for, cuda_places
 from gpufeed.device.pool import StagingPool
 from gpufeed.device.staging import Staging
@@ -46,6 +46,10 @@ class DataFeeder:
         feeding: From name to column, where samples have more fields than are fed, or another order.
         strict: Refuse what the declared shape and dtype cannot keep (`gpufeed.strict` has the
             rules); False converts dense fields as the reference does (`gpufeed.loose`).
+        check_indices: ``"host"`` looks at the indices of sparse fields while they are collated.
+            ``"device"`` leaves that to the kernel that reads them: an index outside ``[0, dim)`` is
+            left out of dense rows, and is an error with the step, or with a later one or at the
+            end of the pass where the device is that far behind.
 
     Attributes:
         feed_names: The keys of a feed, in order.
@@ -71,6 +75,7 @@ class DataFeeder:
         *,
         feeding: Mapping[str, int] | None = None,
         strict: bool = True,
+        check_indices: CheckIndices = "host",
     ) -> None:
         self._variables = _find_variables(feed_list, program or default_main_program())
         self.feed_names = [variable.name for variable in self._variables]
@@ -79,12 +84,17 @@ class DataFeeder:
         self.feed_shapes = [variable.shape for variable in self._variables]
         self._fields = FieldMap(self.feed_names, feeding)
         self._strict = strict
+        if check_indices not in ("host", "device"):
+            raise FieldError(
+                f"DataFeeder.check_indices must be 'host' or 'device', got {check_indices!r}"
+            )
+        self._check_indices = check_indices
         self._has_many_places = not isinstance(place, (Place, str))
         self.places = _as_places(place)
         self._pool = StagingPool()
         self._direct: dict[tuple[int, Place], Staging] = {}
         self._direct_lock = threading.Lock()
-        warm_up(self._variables, self.places)
+        warm_up(self._variables, self.places, checks_on_device=check_indices == "device")
 
     @property
     def place(self) -> Place:
@@ -229,7 +239,8 @@ class DataFeeder:
         )
 
     def _plan(self, batch: Batch, place: Place) -> BatchPlan:
-        return BatchPlan(self._variables, self._fields.columns(batch), place, strict=self._strict)
+        columns = self._fields.columns(batch)
+        return self._plan_of(columns, place, strict=self._strict)
 
     def _plan_collated(self, batch: Batch, place: Place) -> BatchPlan:
         """Return the plan that a batch was collated by, or plan parts of such batches."""
@@ -237,7 +248,12 @@ class DataFeeder:
             return batch.plan
         # Columns of what travels, which has been checked.
         columns = FieldMap(self.feed_names).columns(batch)
-        return BatchPlan(self._variables, columns, place, strict=True)
+        return self._plan_of(columns, place, strict=True)
+
+    def _plan_of(self, columns: Sequence[Any], place: Place, *, strict: bool) -> BatchPlan:
+        return BatchPlan(
+            self._variables, columns, place, strict=strict, check_indices=self._check_indices
+        )
 
     def _collated(
         self, reader: Callable[[], Iterable[Batch]], places: Sequence[Place], num_ahead: int
@@ -250,6 +266,7 @@ class DataFeeder:
             self._fields,
             places,
             strict=self._strict,
+            check_indices=self._check_indices,
             num_ahead=num_ahead,
             page_locks=self._pool.page_locks,
         )

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from gpufeed.collate import BatchPlan, CollatedBatch
+from gpufeed.collate import BatchPlan, CheckIndices, CollatedBatch
 from gpufeed.device.host import view_at
 from gpufeed.device.sources import PageLocks, Source
 from gpufeed.errors import FieldError
@@ -45,6 +45,7 @@ def collate_elsewhere(
     places: Sequence[Place],
     *,
     strict: bool,
+    check_indices: CheckIndices = "host",
     num_ahead: int,
     page_locks: Callable[[], PageLocks] = PageLocks,
 ) -> Reader[CollatedBatch]:
@@ -67,12 +68,14 @@ def collate_elsewhere(
         fields: Which part of a sample is which.
         places: Where the mini-batches go, in turn.
         strict: Whether dense values are refused that the dtype that travels cannot keep.
+        check_indices: Where it is seen to that indices of sparse fields are inside their rows.
         num_ahead: Most mini-batches that are collated and not yet taken.
         page_locks: Makes what keeps the page locks of a pass.
     """
-    collating = _Collating(reader, variables, fields, places, strict)
+    plan = partial(BatchPlan, variables, check_indices=check_indices)
+    collating = _Collating(reader, partial(plan, strict=strict), fields, places)
     isolated = isolate(collating, buffer_size=max(1, num_ahead))
-    return _Collated(isolated, variables, places, page_locks)
+    return _Collated(isolated, partial(plan, strict=True), places, page_locks)
 
 
 class _Collated(Reader[CollatedBatch]):
@@ -81,12 +84,12 @@ class _Collated(Reader[CollatedBatch]):
     def __init__(
         self,
         reader: Reader[Any],  # of `_Block`, each of which arrives as `_Arrived`
-        variables: Sequence[Variable],
+        plan: Callable[..., BatchPlan],
         places: Sequence[Place],
         page_locks: Callable[[], PageLocks],
     ) -> None:
         super().__init__("collate", reader)
-        self._reader, self._variables, self._places = reader, variables, places
+        self._reader, self._plan, self._places = reader, plan, places
         self._page_locks = page_locks
 
     def open(self, epoch: int, skip: int) -> Iterator[CollatedBatch]:
@@ -107,7 +110,7 @@ class _Collated(Reader[CollatedBatch]):
         sizes, block = arrived
         source = Source(np.asarray(block), mapping_of(block), locks)
         place = self._places[number % len(self._places)]
-        return CollatedBatch(BatchPlan(self._variables, sizes, place, strict=True, source=source))
+        return CollatedBatch(self._plan(sizes, place, source=source))
 
 
 class _Collating(Reader["_Block"]):
@@ -116,14 +119,13 @@ class _Collating(Reader["_Block"]):
     def __init__(
         self,
         reader: Callable[[], Iterable[Batch]],
-        variables: Sequence[Variable],
+        plan: Callable[..., BatchPlan],
         fields: FieldMap,
         places: Sequence[Place],
-        strict: bool,
     ) -> None:
         super().__init__("collate", reader)
-        self._reader, self._variables = reader, variables
-        self._fields, self._places, self._strict = fields, places, strict
+        self._reader, self._plan = reader, plan
+        self._fields, self._places = fields, places
 
     def open(self, epoch: int, skip: int) -> Iterator[_Block]:
         """Size mini-batches; what sends them has them written."""
@@ -144,8 +146,7 @@ class _Collating(Reader["_Block"]):
         where = f"in mini-batch {number} of this pass"
         place = self._places[number % len(self._places)]
         try:
-            columns = self._fields.columns(batch)
-            return _Block(BatchPlan(self._variables, columns, place, strict=self._strict), where)
+            return _Block(self._plan(self._fields.columns(batch), place), where)
         except FieldError as error:
             error.add_note(where)
             raise

@@ -111,7 +111,7 @@ class FeedReader(Reader[Feeds]):
     def _steps(self, epoch: int, skip: int) -> Generator[Feeds, None, None]:
         depth = self._options.prefetch or None
         record = Recorder(self._stats, self._options.trace)
-        stagings = self._pool.borrow(self._places, depth)
+        stagings = self._pool.borrow(self._places, depth, skip)
         part = _Parting(partial(self._pool.give_back, stagings, depth))
         producer = _Producer(
             open_batches=partial(open_reader, self._reader, epoch, skip * len(self._places)),
@@ -136,6 +136,8 @@ class FeedReader(Reader[Feeds]):
                     feeds = self._hand_out(next(steps, None), producer, bar)
                     now = record.add("wait", now)
                     if not feeds:
+                        for staging in stagings:
+                            staging.finish()
                         return
                     yield feeds.pop()
                     now = record.add("compute", now)

@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from typing import Any
 from weakref import WeakSet
 
+import numpy as np
+
 import gpufeed.kernels as kernels
 from gpufeed.device import array_module
 from gpufeed.kernels.checks import VALUE_DTYPES
@@ -29,9 +31,15 @@ log = logging.getLogger("gpufeed")
 _running: WeakSet[threading.Thread] = WeakSet()
 
 
-def warm_up(variables: Sequence[Variable], places: Sequence[Place]) -> threading.Thread | None:
+def warm_up(
+    variables: Sequence[Variable], places: Sequence[Place], *, checks_on_device: bool = False
+) -> threading.Thread | None:
     """Compile on a thread what unpacking these fields on ``places`` runs; None if nothing."""
     calls = _calls(variables, any(isinstance(place, CUDAPlace) for place in places))
+    calls["unpack"] = any(
+        variable.is_converted or variable.densify or (checks_on_device and variable.is_sparse)
+        for variable in variables
+    )
     if not any(calls.values()):
         return None
     thread = threading.Thread(target=_compile, args=(places, calls), name="gpufeed-warm-up")
@@ -59,13 +67,13 @@ def warm_all(place: Place) -> float:
         zeros = array_module(place).zeros
         kernels.warm_up(convert=[("uint8", "float32", True)], zeros=zeros)
         begin = time.perf_counter()
-        kernels.warm_up(**calls, zeros=zeros)
+        kernels.warm_up(**calls, unpack=True, zeros=zeros)
         return time.perf_counter() - begin
 
 
-def _calls(variables: Sequence[Variable], is_sent: bool) -> dict[str, list[Any]]:
+def _calls(variables: Sequence[Variable], is_sent: bool) -> dict[str, Any]:
     """Return what to warm, as `gpufeed.kernels.warm_up` takes it."""
-    calls: dict[str, list[Any]] = {"densify": [], "convert": [], "narrow": []}
+    calls: dict[str, Any] = {"densify": [], "convert": [], "narrow": []}
     for variable in variables:
         dtype = variable.dtype
         if variable.is_sparse:
@@ -88,11 +96,14 @@ def _calls(variables: Sequence[Variable], is_sent: bool) -> dict[str, list[Any]]
     return calls
 
 
-def _compile(places: Sequence[Place], calls: dict[str, list[Any]]) -> None:
+def _compile(places: Sequence[Place], calls: dict[str, Any]) -> None:
     try:
         for place in dict.fromkeys(places):
             with place:
-                kernels.warm_up(**calls, zeros=array_module(place).zeros)
+                zeros = array_module(place).zeros
+                # A device does all jobs by one kernel; what is sent is still narrowed on the host.
+                on_gpu = {what: calls[what] for what in ("narrow", "unpack")}
+                kernels.warm_up(**(calls if zeros is np.zeros else on_gpu), zeros=zeros)
     except Exception:
         # The first batch makes the same call, and raises the same error where it can be caught.
         log.debug("kernels were not compiled ahead of the first batch", exc_info=True)

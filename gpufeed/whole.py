@@ -13,6 +13,7 @@ import numpy as np
 
 import gpufeed.strict as strict
 from gpufeed.columnar import Column, ColumnarBatch
+from gpufeed.columns import is_outside
 from gpufeed.errors import FieldError, PlaceError
 from gpufeed.places import CPUPlace
 from gpufeed.ragged import Ragged
@@ -93,14 +94,16 @@ class WholeSparse:
         else:
             raise _expected(variable, "SparseRows", column)
 
-    def write_indices(self, out: Array) -> None:
+    def write_indices(self, out: Array, *, checks_range: bool = True) -> None:
         """Write the column numbers into ``out``, ``(entries,)`` int32 or int64.
 
         Raises:
-            FieldError: One is not in ``[0, dim)``.
+            FieldError: One is not in ``[0, dim)``. It is asked too where the dtype that travels
+                would not keep it.
         """
         given = self._indices
-        if given.size and (given.min() < 0 or given.max() >= self._variable.dim):
+        checks_range |= not np.can_cast(given.dtype, out.dtype)
+        if checks_range and is_outside(given, self._variable.dim):
             strict.sparse_rows(self._variable, samples_of(self._column))  # names the sample
         np.copyto(out, given, casting="unsafe")
 

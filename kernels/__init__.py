@@ -10,6 +10,7 @@
 `convert_values`   one dtype to another                            casts, scales, shifts
 `narrow_values`    one dtype to a narrower one                     casts, finds what is lost
 `unpack_bits`      bits to truth values                            shifts, masks
+`unpack_fields`    what travelled to what is fed, a batch at once  does all of the above
 ================== =============================================== ==========================
 
 Each has three twins of one meaning: `gpufeed.kernels.reference` (plain NumPy), ``cpu`` (numba) and
@@ -32,6 +33,7 @@ if __name__ == "kernels":
     # The folder stands beside the package, where an unrelated "kernels" would be looked for too.
     raise ImportError("kernels is the source folder of gpufeed.kernels; import gpufeed.kernels")
 
+from gpufeed.kernels.jobs import FAULT_WORDS
 from gpufeed.kernels.ragged import (
     gather_sequences,
     mask_rows,
@@ -40,6 +42,7 @@ from gpufeed.kernels.ragged import (
     unpad_rows,
 )
 from gpufeed.kernels.sparse import densify_rows
+from gpufeed.kernels.unpack import prepare_unpack, unpack_fields
 from gpufeed.kernels.wire import convert_values, narrow_values, unpack_bits
 from gpufeed.kernels.words import arithmetic_dtype
 
@@ -51,7 +54,9 @@ __all__ = [
     "narrow_values",
     "number_rows",
     "pad_rows",
+    "prepare_unpack",
     "unpack_bits",
+    "unpack_fields",
     "unpad_rows",
     "warm_up",
 ]
@@ -63,6 +68,7 @@ def warm_up(
     convert: Iterable[tuple[npt.DTypeLike, npt.DTypeLike, bool | Literal["channels"]]] = (),
     narrow: Iterable[tuple[npt.DTypeLike, npt.DTypeLike]] = (),
     pad: Iterable[tuple[npt.DTypeLike, npt.DTypeLike]] = (),
+    unpack: bool = False,
     zeros: Callable[..., Any] = np.zeros,
 ) -> None:
     """Compile, or load from the disk cache, what later calls with these dtypes will run.
@@ -79,6 +85,7 @@ def warm_up(
         narrow: (values, out) dtypes of `narrow_values`, which runs on the host.
         pad: (values, offsets) dtypes of `pad_rows`, `unpad_rows` and `gather_sequences`; of the
             offsets also `number_rows` and `mask_rows`.
+        unpack: Whether to warm `unpack_fields`, which on a device is one kernel for all dtypes.
         zeros: ``numpy.zeros`` or ``cupy.zeros``: whose kernels to warm, for the current device.
     """
     for index_dtype, value_dtype, out_dtype in densify:
@@ -94,6 +101,8 @@ def warm_up(
         convert_values(zeros(1, value_dtype), scale, shift, zeros(1, out_dtype), axis=axis)
     for value_dtype, out_dtype in narrow:
         narrow_values(np.zeros(1, value_dtype), np.zeros(1, out_dtype), np.zeros(1, np.int64))
+    if unpack:
+        unpack_fields(zeros(4096, np.uint8), zeros(FAULT_WORDS, np.int64))  # a table of no jobs
     for value_dtype, index_dtype in pad:
         offsets, rows, padded = (
             zeros(2, index_dtype),

@@ -10,6 +10,7 @@ numba's CPU target does not have, and plain casts, at which NumPy is as fast, ar
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy as np
 from gpufeed.kernels import reference
 from gpufeed.kernels.cpu_compile import Array, compiled
 from gpufeed.kernels.cpu_densify import densify_rows
+from gpufeed.kernels.jobs import do_jobs
 from gpufeed.kernels.words import arithmetic_dtype, as_words, limits, word_of
 
 __all__ = [
@@ -28,6 +30,7 @@ __all__ = [
     "number_rows",
     "pad_rows",
     "unpack_bits",
+    "unpack_fields",
     "unpad_rows",
 ]
 
@@ -272,3 +275,8 @@ def narrow_values(values: Array, out: Array, fault: Array) -> None:
 def unpack_bits(packed: Array, out: Array) -> None:
     """Turn bits into truth values: the inverse of ``numpy.packbits(..., bitorder="little")``."""
     reference.unpack_bits(packed, out)
+
+
+def unpack_fields(slab: Array, fault: Array, *, has_late: bool = False) -> None:
+    """Do what the table at the start of ``slab`` says, and note an index outside its row."""
+    do_jobs(sys.modules[__name__], slab, fault)

@@ -21,6 +21,7 @@ from gpufeed.kernels.cuda_launch import (
     flat_launch,
     grid_and_block,
 )
+from gpufeed.kernels.cuda_unpack import unpack_fields
 from gpufeed.kernels.words import arithmetic_dtype, as_words, limits, word_of
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "number_rows",
     "pad_rows",
     "unpack_bits",
+    "unpack_fields",
     "unpad_rows",
 ]
 

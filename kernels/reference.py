@@ -6,11 +6,14 @@ and `gpufeed.kernels.cuda` are tested against them. They check nothing; `gpufeed
 
 from __future__ import annotations
 
+import sys
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from gpufeed.kernels.jobs import do_jobs
 
 __all__ = [
     "convert_values",
@@ -21,6 +24,7 @@ __all__ = [
     "number_rows",
     "pad_rows",
     "unpack_bits",
+    "unpack_fields",
     "unpad_rows",
 ]
 
@@ -194,3 +198,8 @@ def unpack_bits(packed: Array, out: Array) -> None:
     """
     bits = np.unpackbits(packed, count=out.size, bitorder="little")
     out[...] = bits.reshape(out.shape)
+
+
+def unpack_fields(slab: Array, fault: Array, *, has_late: bool = False) -> None:
+    """Do what the table at the start of ``slab`` says, and note an index outside its row."""
+    do_jobs(sys.modules[__name__], slab, fault)

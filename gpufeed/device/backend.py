@@ -15,10 +15,11 @@ import numpy as np
 
 from gpufeed.places import Place
 
-__all__ = ["Array", "Backend", "Event", "HostBytes", "Stream"]
+__all__ = ["Array", "Backend", "Event", "HostBytes", "HostWords", "Memory", "Stream"]
 
 Array = Any  # numpy.ndarray, or cupy.ndarray on a GPU
 HostBytes = np.ndarray[tuple[int], np.dtype[np.uint8]]
+HostWords = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
 class Event(Protocol):
@@ -112,8 +113,14 @@ class Backend(Protocol):
     def array(self, root: Array, offset: int, shape: tuple[int, ...], dtype: object) -> Array:
         """Return the array of ``shape`` and ``dtype`` at byte ``offset`` of ``root``."""
 
-    def launch(self, work: Callable[[Any], object], on: Stream) -> None:
-        """Do ``work(stream)`` in the order of ``on``; kernels take that ``stream``."""
+    def unpacker(self, memory: Memory, fault: HostWords, on: Stream) -> Callable[[bool], None]:
+        """Return a function of ``has_late`` that enqueues `gpufeed.kernels.unpack_fields`.
+
+        Args:
+            memory: The slab.
+            fault: Of `host_memory`; faults are noted there.
+            on: The stream.
+        """
 
     def fill(self, memory: Memory, value: int, on: Stream) -> None:
         """Enqueue the setting of every byte of ``memory`` to ``value``."""

@@ -19,8 +19,9 @@ import cupy
 import numpy as np
 from cupy.cuda import runtime
 
-from gpufeed.device.backend import Array, Event, HostBytes, Memory, Stream
+from gpufeed.device.backend import Array, Event, HostBytes, HostWords, Memory, Stream
 from gpufeed.errors import PlaceError
+from gpufeed.kernels import prepare_unpack
 from gpufeed.places import CUDAPlace
 
 __all__ = [
@@ -243,10 +244,23 @@ class CudaBackend:
         """Return a typed view."""
         return cupy.ndarray(shape, dtype, root.data + offset)
 
-    def launch(self, work: Callable[[Any], object], on: Stream) -> None:
-        """Launch the kernels on the stream."""
+    def unpacker(self, memory: Memory, fault: HostWords, on: Stream) -> Callable[[bool], None]:
+        """Return what launches the kernel.
+
+        Page-locked memory is at the same address for the device, so the note needs no copy.
+        """
         assert isinstance(on, CudaStream)
-        on.call(lambda: work(on.raw))
+        with self._here():
+            address = fault.ctypes.data
+            block = cupy.cuda.UnownedMemory(address, fault.nbytes, fault, self._device_id)
+            words = cupy.ndarray(fault.shape, fault.dtype, cupy.cuda.MemoryPointer(block, 0))
+            unpack = prepare_unpack(self.view(memory, memory), words, stream=on.raw)
+
+        def launch(has_late: bool) -> None:
+            with self._here():
+                unpack(has_late)
+
+        return launch
 
     def fill(self, memory: Memory, value: int, on: Stream) -> None:
         """Enqueue the fill."""

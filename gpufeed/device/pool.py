@@ -29,15 +29,19 @@ class StagingPool:
         self._streams: dict[Place, DeviceStreams] = {}
         self._lock = threading.RLock()  # a finalizer that ends a pass may run inside it
 
-    def borrow(self, places: Sequence[Place], depth: int | None) -> list[Staging]:
-        """Take one staging for each place; a place may repeat.
+    def borrow(
+        self, places: Sequence[Place], depth: int | None, first_step: int = 0
+    ) -> list[Staging]:
+        """Take one staging for each place, for a pass; a place may repeat.
 
         Raises:
             PlaceError: A place is a device that is not there.
         """
-        return [self.take(slot, place, depth) for slot, place in enumerate(places)]
+        return [self.take(slot, place, depth, first_step) for slot, place in enumerate(places)]
 
-    def take(self, slot: int, place: Place, depth: int | None) -> Staging:
+    def take(
+        self, slot: int, place: Place, depth: int | None, first_step: int | None = None
+    ) -> Staging:
         """Take the staging of one place; ``slot`` tells places that repeat apart."""
         with self._lock:
             for idle in chain.from_iterable(self._idle.values()):
@@ -49,7 +53,7 @@ class StagingPool:
             staging = self._make(place, depth)
             with self._lock:
                 self._all.add(staging)
-        staging.open()
+        staging.open(first_step)
         return staging
 
     def _make(self, place: Place, depth: int | None) -> Staging:

@@ -63,9 +63,19 @@ class Slab(Generic[MemoryT]):
         streams: That read the slab under its present lease.
         is_delivered: Whether the consumer has the slab, or had it.
         remains: What the last batch says of what it left there for the next one; None if nothing.
+        unpack: Enqueues the kernel that unpacks what was sent there, once it was needed.
     """
 
-    __slots__ = ("busy", "interface", "is_delivered", "memory", "nbytes", "remains", "streams")
+    __slots__ = (
+        "busy",
+        "interface",
+        "is_delivered",
+        "memory",
+        "nbytes",
+        "remains",
+        "streams",
+        "unpack",
+    )
 
     def __init__(self, memory: MemoryT) -> None:
         self.memory = memory
@@ -75,6 +85,7 @@ class Slab(Generic[MemoryT]):
         self.streams: list[Stream] = []
         self.is_delivered = False
         self.remains: object | None = None
+        self.unpack: Callable[[bool], None] | None = None
 
     def is_idle(self) -> bool:
         """Return whether the memory may be written at once."""

@@ -11,6 +11,9 @@ stream, so that the copy stream only ever copies:
 
 The host never waits for a stream here, except for page-locked memory that is still being read.
 
+Faults: a kernel cannot raise. An index outside its row is left out, and noted in page-locked memory
+of the staging's own, where a later step, or the end of the pass, finds it and raises.
+
 A feeder has one copy stream and one unpack stream a device for its whole life, whatever runs on
 that device: passes one after the other or at once, and places that repeat. Their copies would
 share the one copy engine anyway. Nothing can wait in a circle, since every event is recorded before
@@ -25,12 +28,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
+import numpy as np
+
 from gpufeed.device import backend_for
-from gpufeed.device.backend import Array, Backend, Event, HostBytes, Stream
+from gpufeed.device.backend import Array, Backend, Event, HostBytes, Memory, Stream
+from gpufeed.device.faults import Faults
 from gpufeed.device.host import aligned_bytes, root_view, view_at
-from gpufeed.device.slabs import POISON, Lease, SlabRing, poisoning
+from gpufeed.device.slabs import POISON, Lease, Slab, SlabRing, poisoning
 from gpufeed.device.sources import InFlight, Source
 from gpufeed.errors import PlaceError
+from gpufeed.kernels import prepare_unpack
+from gpufeed.kernels.jobs import FAULT_WORDS
 from gpufeed.places import Place
 
 __all__ = [
@@ -66,10 +74,22 @@ class Plan(Protocol[FeedT_co]):
     def source(self) -> Source | None:
         """What travels, where another process has written it; else `write` does."""
 
+    @property
+    def num_launches(self) -> int:
+        """Launches of the kernel that does what the table in the wire prefix says; 0 to 2."""
+
+    @property
+    def is_checked_on_device(self) -> bool:
+        """Whether that kernel may find a fault: an index outside its row."""
+
+    @property
+    def names(self) -> list[str]:
+        """Of the fields, by the numbers that the table knows them by."""
+
     def settle(self, slab_nbytes: int, remains: object | None) -> object | None:
         """Learn how large the slab is and what the last plan left there; return what this leaves.
 
-        Comes before `unpacked_arrays`. What this plan leaves is there once `unpack` is done.
+        Comes before `unpacked_arrays`. What this plan leaves is there once it is unpacked.
         """
 
     def wire_arrays(self, make: MakeArray) -> list[Array]:
@@ -81,8 +101,14 @@ class Plan(Protocol[FeedT_co]):
     def write(self, wire: list[Array]) -> None:
         """Write every value, once, into the wire arrays (in host memory)."""
 
-    def unpack(self, wire: list[Array], unpacked: list[Array], stream: object) -> None:
-        """Fill the unpacked region from the wire prefix, by kernels on ``stream``."""
+    def write_table(self, make: MakeArray, number: int, first: int) -> None:
+        """Write what that kernel is told (`gpufeed.kernels.jobs`), if there is anything to do.
+
+        Args:
+            make: Of the wire prefix in host memory. Comes after `settle`.
+            number: Of the batch.
+            first: Number of the first batch whose faults count.
+        """
 
     def feed(self, wire: list[Array], unpacked: list[Array], lease: Lease) -> FeedT_co:
         """Return what the user gets: tensors over these arrays."""
@@ -90,12 +116,17 @@ class Plan(Protocol[FeedT_co]):
 
 @dataclass(slots=True)
 class Staged(Generic[FeedT]):
-    """A feed on its way: complete once ``ready`` has passed (None: already)."""
+    """A feed on its way: complete once ``ready`` has passed (None: already).
+
+    Attributes:
+        number: Of the batch, among all of its staging.
+    """
 
     feed: FeedT
     lease: Lease
     ready: Event | None
     nbytes: int
+    number: int = 0
 
 
 class Staging(Protocol):
@@ -131,7 +162,18 @@ class Staging(Protocol):
         """Write a batch and start its transfer; runs on the producer's thread."""
 
     def deliver(self, staged: Staged[FeedT], stream: object | None = None) -> FeedT:
-        """Return the feed, ordered before whatever the consumer enqueues next."""
+        """Return the feed, ordered before whatever the consumer enqueues next.
+
+        Raises:
+            FieldError: This feed or an earlier one of the pass is known to have had a fault.
+        """
+
+    def finish(self) -> None:
+        """Wait until it is known of all feeds of the pass whether they had a fault.
+
+        Raises:
+            FieldError: One had.
+        """
 
     def consumers(self, stream: object | None = None) -> list[Stream]:
         """Return the streams that read the feed delivered to ``stream``; none for the host."""
@@ -139,8 +181,8 @@ class Staging(Protocol):
     def recycle(self) -> None:
         """Take back what the consumer has dropped; runs on the consumer's thread."""
 
-    def open(self) -> None:
-        """Serve a new pass."""
+    def open(self, first_step: int | None = None) -> None:
+        """Serve a new pass, which begins with this step, or batches of no pass."""
 
     def drain(self) -> None:
         """Wait until nothing reads the memory of others any more; on the producer's thread."""
@@ -155,6 +197,7 @@ class HostStaging:
     def __init__(self, place: Place, depth: int | None = None) -> None:
         self.place = place
         self.ring = SlabRing(aligned_bytes, depth)
+        self._faults = Faults(np.zeros(FAULT_WORDS, np.int64))
         self._is_poisoning = poisoning()
 
     @property
@@ -190,24 +233,32 @@ class HostStaging:
         make = partial(view_at, root_view(lease))
         wire = plan.wire_arrays(make)
         unpacked = plan.unpacked_arrays(make)
+        number = self._faults.begin(plan)
         try:
             if plan.source is None:
                 plan.write(wire)
             else:
                 plan.source.copy_to(slab.memory)
+            if plan.num_launches:
+                plan.write_table(make, number, self._faults.first)
+                if slab.unpack is None:
+                    slab.unpack = prepare_unpack(slab.memory, self._faults.words)
+                slab.unpack(plan.num_launches > 1)
+                slab.remains = remains
+                self._faults.raise_until(number)
         except BaseException:
             # The traceback holds the slab. Whoever keeps it, keeps it as a feed is kept.
             self.ring.deliver(lease)
             raise
-        if unpacked:
-            plan.unpack(wire, unpacked, None)
-            slab.remains = remains
-        return Staged(plan.feed(wire, unpacked, lease), lease, None, plan.nbytes)
+        return Staged(plan.feed(wire, unpacked, lease), lease, None, plan.nbytes, number)
 
     def deliver(self, staged: Staged[FeedT], stream: object | None = None) -> FeedT:
         """Return the feed."""
         self.ring.deliver(staged.lease)
         return staged.feed
+
+    def finish(self) -> None:
+        """Nothing is waited for: a fault is raised where it happens."""
 
     def consumers(self, stream: object | None = None) -> list[Stream]:
         """Return none: the consumer is the host."""
@@ -217,8 +268,9 @@ class HostStaging:
         """Take back what the consumer has dropped."""
         self.ring.recycle()
 
-    def open(self) -> None:
+    def open(self, first_step: int | None = None) -> None:
         """Serve a new pass."""
+        self._faults.open()  # who calls `stage` knows which step it is
         self.ring.open()
 
     def drain(self) -> None:
@@ -251,6 +303,9 @@ class DeviceStaging:
         self.host_ring = SlabRing(self.backend.host_memory, depth)
         self.device_ring = SlabRing(self.backend.device_memory, depth, self.backend.as_stream)
         self._in_flight = InFlight((2 if depth is None else depth) + 2)
+        words = self.backend.host_memory(FAULT_WORDS * 8)
+        words.fill(0)
+        self._faults = Faults(words.view(np.int64))
         self._is_poisoning = poisoning()
 
     @property
@@ -295,6 +350,8 @@ class DeviceStaging:
                 self.backend.fill(device.memory, POISON, self.copy_stream)
                 remains = None
             remains = plan.settle(device.nbytes, remains)
+            number = self._faults.begin(plan)
+            plan.write_table(partial(view_at, host), number, self._faults.first)
             self.backend.copy_to_device(host, device.memory, plan.wire_nbytes, self.copy_stream)
             copied.append(self.copy_stream.record())
         finally:
@@ -303,13 +360,22 @@ class DeviceStaging:
         lease.ready_at(ready)
         make = partial(self.backend.array, self.backend.view(device.memory, lease))
         wire, unpacked = plan.wire_arrays(make), plan.unpacked_arrays(make)
-        if unpacked:
+        if plan.num_launches:
             self.unpack_stream.wait(ready)
-            self.backend.launch(partial(plan.unpack, wire, unpacked), self.unpack_stream)
+            self._unpack(device, has_late=plan.num_launches > 1)
             ready = self.unpack_stream.record()
             lease.ready_at(ready)
             device.remains = remains
-        return Staged(plan.feed(wire, unpacked, lease), lease, ready, plan.nbytes)
+            if plan.is_checked_on_device:
+                self._faults.known_at = ready
+        return Staged(plan.feed(wire, unpacked, lease), lease, ready, plan.nbytes, number)
+
+    def _unpack(self, slab: Slab[Memory], *, has_late: bool) -> None:
+        """Enqueue what the slab's table says; the same call for all batches in this slab."""
+        if slab.unpack is None:
+            words = self._faults.words
+            slab.unpack = self.backend.unpacker(slab.memory, words, self.unpack_stream)
+        slab.unpack(has_late)
 
     def _page_locked(self, plan: Plan[Any]) -> tuple[HostBytes, Callable[..., None]]:
         """Return the batch in page-locked memory, and what takes that back, after given events."""
@@ -336,10 +402,17 @@ class DeviceStaging:
         consumers = self.consumers(stream)
         if not consumers:
             staged.ready.synchronize()
+        if self._faults.is_known(staged.number):
+            staged.ready.synchronize()  # then the whole note is there
+            self._faults.raise_until(staged.number)
         for consumer in consumers:
             consumer.wait(staged.ready)
         self.device_ring.deliver(staged.lease, *consumers)
         return staged.feed
+
+    def finish(self) -> None:
+        """Wait for the last feed whose indices are checked on the device."""
+        self._faults.raise_at_the_end()
 
     def consumers(self, stream: object | None = None) -> list[Stream]:
         """Return the streams that read the feed delivered to ``stream``; none for the host."""
@@ -351,8 +424,9 @@ class DeviceStaging:
         """Take back what the consumer has dropped, behind the streams that read it."""
         self.device_ring.recycle()
 
-    def open(self) -> None:
+    def open(self, first_step: int | None = None) -> None:
         """Serve a new pass."""
+        self._faults.open(first_step)
         self.device_ring.open()
         self.host_ring.open()
 

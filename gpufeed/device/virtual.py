@@ -28,10 +28,11 @@ from typing import Any
 import numpy as np
 
 from gpufeed.checks import number_in_environment, whole_number
-from gpufeed.device.backend import Array, Event, HostBytes, Memory, Stream
+from gpufeed.device.backend import Array, Event, HostBytes, HostWords, Memory, Stream
 from gpufeed.device.host import aligned_bytes, root_view, view_at
 from gpufeed.device.virtual_locks import Copying, PageLockBooks
 from gpufeed.errors import PlaceError
+from gpufeed.kernels import prepare_unpack
 from gpufeed.places import CUDAPlace, PlaceLike, as_place
 
 __all__ = [
@@ -365,9 +366,10 @@ class VirtualBackend:
         """Return a typed view."""
         return view_at(root, offset, shape, dtype)
 
-    def launch(self, work: Callable[[Any], object], on: Stream) -> None:
-        """Run the kernels on the stream's thread."""
-        on.call(lambda: work(None))
+    def unpacker(self, memory: Memory, fault: HostWords, on: Stream) -> Callable[[bool], None]:
+        """Return what runs the kernel on the stream's thread."""
+        unpack = prepare_unpack(memory, fault)
+        return lambda has_late: on.call(partial(unpack, has_late))
 
     def fill(self, memory: Memory, value: int, on: Stream) -> None:
         """Enqueue the fill."""

@@ -154,7 +154,7 @@ class TestMemory:
         root = rig.backend.view(memory, Owner(memory))
         array = rig.backend.array(root, 512, (3, 4), np.dtype(np.float32))
         assert (array.shape, array.dtype, root.dtype) == ((3, 4), np.float32, np.uint8)
-        rig.backend.launch(lambda _: array.fill(1.5), stream)
+        stream.call(lambda: array.fill(1.5))
         seen = rig.read_late(memory, NBYTES, stream)
         stream.synchronize()
         assert seen[512 : 512 + 48].view(np.float32).tolist() == [1.5] * 12
@@ -273,7 +273,7 @@ class TestStreams:
         source = filled(rig, 7)
         rig.hold(stream, latch)
         rig.backend.copy_to_device(source, memory, NBYTES, stream)
-        rig.backend.launch(lambda _: array.__iadd__(1), stream)
+        stream.call(lambda: array.__iadd__(1))
         seen = rig.read_late(memory, NBYTES, stream)
         latch.set()
         stream.synchronize()

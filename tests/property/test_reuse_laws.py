@@ -37,12 +37,13 @@ def found(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Note of each field that is densified whether it found what it wrote before."""
     calls: list[bool] = []
 
-    def densify_rows(*arrays: Any, previous: Any, **options: Any) -> None:
+    def note(*arrays: Any) -> Any:
+        *_, previous = arrays
         calls.append(previous is not None)
-        kernel(*arrays, previous=previous, **options)
+        return densify_job(*arrays)
 
-    kernel = collate.densify_rows
-    monkeypatch.setattr(collate, "densify_rows", densify_rows)
+    densify_job = collate.densify_job
+    monkeypatch.setattr(collate, "densify_job", note)
     return calls
 
 
@@ -146,20 +147,12 @@ def test_a_late_reader_sees_its_own_rows() -> None:
         np.testing.assert_array_equal(got, plain.feed(batch)["seen"].data)
 
 
-@pytest.mark.parametrize("densify", [True, "reuse"])
-def test_an_index_that_the_host_let_pass_is_an_error_when_the_feed_is_taken(
-    densify: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def write_unchecked(column: Any, out: np.ndarray) -> None:
-        out[...] = np.concatenate(column._indices)
-
-    monkeypatch.setattr("gpufeed.columns.SparseColumn.write_indices", write_unchecked)
-    with virtual_devices(1), program_guard(Program()):
-        field = data("seen", [DIM], layout="sparse_binary", densify=densify)
-        feeder = DataFeeder([field], "cuda:0")
-        assert feeder.feed([([1],), ([2],)])["seen"].numpy().sum() == 2
-        with pytest.raises(ValueError, match=rf"must be in \[0, {DIM}\), got {DIM} at entry 1"):
-            feeder.feed([([1],), ([DIM],)])
-        for streams in feeder._pool._streams.values():  # the error holds them, and they it
-            streams.copy.close()
-            streams.unpack.close()
+def test_a_row_with_an_index_outside_it_is_cleared_too(place: str) -> None:
+    with program_guard(Program()):
+        field = data("seen", [DIM], layout="sparse_binary", densify="reuse")
+        feeder = DataFeeder([field], place, check_indices="device")
+    for number in range(10):
+        with pytest.raises(FieldError, match=rf"row 1: expected .* \[0, {DIM}\), got {DIM}"):
+            feeder.feed([([1],), ([DIM, 2],)])
+        dense = feeder.feed([([number % DIM],), ([3],)])["seen"].numpy()
+        assert np.argwhere(dense).tolist() == [[0, number % DIM], [1, 3]]

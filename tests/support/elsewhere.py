@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
-from gpufeed.collate import CollatedBatch
+from gpufeed.collate import BatchPlan, CollatedBatch
 from gpufeed.device.sources import PageLocks
 from gpufeed.feeder import DataFeeder
 from gpufeed.isolation import _Collated, _Collating
@@ -32,7 +33,7 @@ def collated(
     locks: Callable[[], PageLocks] = PageLocks,
 ) -> Iterator[CollatedBatch]:
     """Yield batches as a feeder's parent process gets them."""
-    common = feeder._variables, feeder._fields, places or feeder.places, feeder._strict
-    blocks = _Collating(lambda: batches, *common).open(0, 0)
-    variables, _, where, _ = common
-    yield from _Collated(lambda: map(carried, blocks), variables, where, locks)
+    plan = partial(BatchPlan, feeder._variables, strict=feeder._strict)
+    where = places or feeder.places
+    blocks = _Collating(lambda: batches, plan, feeder._fields, where).open(0, 0)
+    yield from _Collated(lambda: map(carried, blocks), plan, where, locks)

@@ -68,7 +68,7 @@ def test_offsets_travel_to_devices_only_and_as_int32(variables, columns):
 def test_values_travel_in_their_wire_dtype_and_rows_compressed(variables, columns):
     wire, _ = sections(BatchPlan(variables[2:], columns[2:], CUDAPlace(0), strict=True))
     assert [(shape, dtype) for _, shape, dtype in wire] == [
-        ((3, 3), "u1"),
+        *(((3, 3), "u1"), ((1,), "f4"), ((1,), "f4")),  # with scale and shift
         *(((4,), "i4"), ((3,), "i4"), ((3,), "f4")),
         *(((4,), "i4"), ((3,), "i4"), ((3,), "f4")),
     ]

@@ -12,10 +12,15 @@ import pytest
 # numba's simulator, which the other tests use, cannot compile: hence another process without it.
 COMPILE_ALL = """
 from itertools import product
+from types import SimpleNamespace
 from numba import cuda, types
+from numba.cuda import dispatcher
 from numba.np.numpy_support import as_dtype, from_dtype
-from gpufeed.kernels import cuda as others, cuda_densify
+from gpufeed.kernels import cuda as others, cuda_densify, cuda_unpack
 from gpufeed.kernels.words import arithmetic_dtype
+
+# Functions that kernels call are compiled for the device there is.
+dispatcher.get_current_device = lambda: SimpleNamespace(compute_capability=(9, 0))
 
 def array(dtype, ndim=1):
     return types.Array(dtype, ndim, "C")
@@ -77,12 +82,14 @@ signatures = {
         *[(array(dtype), dtype, dtype, types.boolean, array(to), array(i64))
           for dtype, to in product([single, types.float64], [types.uint8, types.float16, single])],
     ],
+    "_unpack": [(array(types.uint8), i64, array(i64))],
     "_unpack_bits": [(array(types.uint8), array(types.boolean))],
     "_scale": [(array(dtype), sum_of(to), sum_of(to), array(to))
                for dtype, to in product([types.uint8, types.float16, types.int64], floats)],
 }
 found = {
-    name: value for module in (cuda_densify, others) for name, value in vars(module).items()
+    name: value for module in (cuda_densify, cuda_unpack, others)
+    for name, value in vars(module).items()
     if hasattr(value, "py_func") and not value.targetoptions.get("device")
 }
 if set(found) != set(signatures):

@@ -11,39 +11,45 @@ from gpufeed.device.slabs import POISON, RingClosed
 from gpufeed.device.staging import DeviceStaging, HostStaging
 from gpufeed.device.virtual import VirtualStream, virtual_devices, virtual_stream
 from gpufeed.errors import PlaceError
+from gpufeed.kernels.jobs import convert_job, table_shape, write_table
 from gpufeed.places import CPUPlace, CUDAPlace
 
 CPU, GPU = CPUPlace(), CUDAPlace(0)
 
 
 class BytesPlan:
-    """A batch of one wire array; `doubled` adds an unpacked one that holds twice its values."""
+    """A batch of one wire array; `widened` adds an unpacked one that holds its values as int64."""
 
+    is_checked_on_device = False
     source = None
 
-    def __init__(self, values, doubled=False, error=None):
+    def __init__(self, values, widened=False, error=None):
         self.values = np.asarray(values, np.int32)
         self.error = error
-        self.wire_nbytes = self.values.nbytes
-        self.nbytes = 2048 + self.values.nbytes if doubled else self.wire_nbytes
-        self.is_doubled = doubled
+        self.wire_nbytes = 256 + self.values.nbytes
+        self.nbytes = 2048 + 2 * self.values.nbytes if widened else self.wire_nbytes
+        self.num_launches = int(widened)
 
     def settle(self, slab_nbytes, remains):
         return None
 
     def wire_arrays(self, make):
-        return [make(0, self.values.shape, np.int32)]
+        return [make(256, self.values.shape, np.int32)]
 
     def unpacked_arrays(self, make):
-        return [make(2048, self.values.shape, np.int32)] if self.is_doubled else []
+        return [make(2048, self.values.shape, np.int64)] if self.num_launches else []
 
     def write(self, wire):
         if self.error:
             raise self.error
         wire[0][...] = self.values
 
-    def unpack(self, wire, unpacked, stream):
-        np.multiply(wire[0], 2, out=unpacked[0])
+    def write_table(self, make, number, first):
+        if self.num_launches:
+            shape = self.values.shape
+            source, target = (256, shape, np.dtype(np.int32)), (2048, shape, np.dtype(np.int64))
+            job = convert_job(source, None, None, target)
+            write_table(make(0, table_shape(1), np.int64), [(0, job)], number=number, first=first)
 
     def feed(self, wire, unpacked, lease):
         return [*wire, *unpacked]
@@ -80,9 +86,9 @@ class TestStaging:
         assert wire.tolist() == [1, 2, 3]
 
     def test_delivers_what_was_unpacked(self, staging):
-        wire, unpacked = feed_once(staging, [1, 2, 3], doubled=True)
+        wire, unpacked = feed_once(staging, [1, 2, 3], widened=True)
         assert wire.tolist() == [1, 2, 3]
-        assert unpacked.tolist() == [2, 4, 6]
+        assert (unpacked.tolist(), unpacked.dtype) == ([1, 2, 3], np.int64)
 
     def test_delivers_an_empty_batch(self, staging):
         assert feed_once(staging, [])[0].shape == (0,)
@@ -172,16 +178,16 @@ class TestDeviceStaging:
 
     def test_unpacking_does_not_hold_up_the_next_copy(self, staging, latch):
         staging.unpack_stream.call(latch.wait)
-        first = staging.stage(BytesPlan([1], doubled=True))
+        first = staging.stage(BytesPlan([1], widened=True))
         second = staging.stage(BytesPlan([2]))
         second.ready.synchronize()
         assert not first.ready.query()
 
     def test_unpacking_comes_after_its_copy(self, staging, latch):
         staging.copy_stream.call(latch.wait)
-        staged = staging.stage(BytesPlan([1, 2], doubled=True))
+        staged = staging.stage(BytesPlan([1, 2], widened=True))
         latch.set()
-        assert staging.deliver(staged)[1].tolist() == [2, 4]
+        assert staging.deliver(staged)[1].tolist() == [1, 2]
 
     def test_a_page_locked_slab_waits_for_its_copy(self, staging, latch):
         class WatchedPlan(BytesPlan):
@@ -302,9 +308,9 @@ class TestStagingPool:
         pool = StagingPool()
         before = threading.active_count()
         stagings = pool.borrow([GPU] * 3, 1)
-        feeds = [feed_once(staging, [1], doubled=True) for staging in stagings]
+        feeds = [feed_once(staging, [1], widened=True) for staging in stagings]
         assert threading.active_count() == before + 2
-        assert [feed[1].tolist() for feed in feeds] == [[2]] * 3
+        assert [feed[1].tolist() for feed in feeds] == [[1]] * 3
 
     def test_which_outlives_every_pass(self):
         pool = StagingPool()

@@ -6,6 +6,8 @@ import logging
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -77,6 +79,29 @@ def test_fields_that_need_no_kernel_start_no_thread():
     with program_guard(Program()):
         plain = [data("x", [3]), data("rows", [9], layout="sparse_binary")]
     assert warm_up(plain, [CPUPlace()]) is None
+
+
+@pytest.mark.parametrize(
+    ("field", "options"),
+    [
+        ({"dtype": "bool", "wire_dtype": "auto"}, {}),
+        ({"layout": "sparse_binary", "densify": True}, {}),
+        ({"layout": "sparse_binary"}, {"checks_on_device": True}),
+    ],
+)
+def test_a_gpu_has_one_kernel_for_all_that_is_done_there(monkeypatch, field, options):
+    def note(**what: Any) -> None:
+        warmed.append({name for name, wanted in what.items() if wanted})
+
+    warmed: list[set[str]] = []
+    monkeypatch.setattr(kernels, "warm_up", note)
+    cupy = SimpleNamespace(zeros=lambda shape, dtype: None)
+    monkeypatch.setattr("gpufeed.warm.array_module", lambda place: cupy)
+    with virtual_devices(1), program_guard(Program()):
+        thread = warm_up([data("x", [9], **field)], [CUDAPlace(0)], **options)
+        assert thread is not None
+        thread.join()
+    assert warmed == [{"unpack", "zeros"}]
 
 
 def test_a_compiler_that_fails_leaves_the_error_to_the_first_batch(monkeypatch, caplog):
