@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from gpufeed.checks import positive_s, whole_number
-from gpufeed.collate import BatchPlan, CheckIndices, CollatedBatch
+from gpufeed.collate import BatchPlan, CollatedBatch
 from gpufeed.device import backend_for, cuda_places
 from gpufeed.device.pool import StagingPool
 from gpufeed.device.staging import Staging
@@ -17,6 +17,7 @@ from gpufeed.feed import Feed
 from gpufeed.fields import FieldMap
 from gpufeed.grouping import Batch, Remainder
 from gpufeed.places import CPUPlace, CUDAPlace, Place, PlaceLike, as_place, cpu_places
+from gpufeed.planned import CheckIndices
 from gpufeed.prefetch import FeedOptions, FeedReader
 from gpufeed.static import StaticBounds, StaticSlot, static_bounds
 from gpufeed.variables import Program, Variable, default_main_program

@@ -19,13 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from gpufeed.collate import BatchPlan, CheckIndices, CollatedBatch
+from gpufeed.collate import BatchPlan, CollatedBatch
 from gpufeed.device.host import view_at
 from gpufeed.device.sources import PageLocks, Source
 from gpufeed.errors import FieldError
 from gpufeed.fields import FieldMap
 from gpufeed.grouping import Batch
 from gpufeed.places import Place
+from gpufeed.planned import CheckIndices
 from gpufeed.reader.base import Reader, identity_of, reading
 from gpufeed.reader.processes import isolate
 from gpufeed.sized import SizedDense, SizedSparse

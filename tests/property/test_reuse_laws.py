@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.feeding import raw
 
-from gpufeed import collate
+from gpufeed import planned
 from gpufeed.device import virtual_devices, virtual_stream
 from gpufeed.errors import FieldError
 from gpufeed.feeder import DataFeeder
@@ -42,8 +42,8 @@ def found(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         calls.append(previous is not None)
         return densify_job(*arrays)
 
-    densify_job = collate.densify_job
-    monkeypatch.setattr(collate, "densify_job", note)
+    densify_job = planned.densify_job
+    monkeypatch.setattr(planned, "densify_job", note)
     return calls
 
 

@@ -53,6 +53,7 @@ LAYERS = {
             "layout",
             "narrowing",
             "sized",
+            "planned",
             "collate",
             "isolation",
             "warm",
