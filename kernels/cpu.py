@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from gpufeed.kernels import reference
-from gpufeed.kernels.cpu_compile import Array, compiled
 from gpufeed.kernels.cpu_densify import densify_rows
+from gpufeed.kernels.cpu_launch import Array, compiled, in_parts
 from gpufeed.kernels.jobs import do_jobs
 from gpufeed.kernels.words import arithmetic_dtype, as_words, limits, word_of
 
@@ -184,28 +184,26 @@ def pad_rows(
     keeps_end: bool = False,
 ) -> None:
     """Lay packed rows out side by side: ``out[i, :n] = values[offsets[i]:offsets[i + 1]][:n]``."""
-    width = math.prod(values.shape[1:])
-    _pad(
-        as_words(values, values.size),
-        offsets,
-        width,
-        word_of(pad_value, out.dtype),
-        pads_left,
-        keeps_end,
-        as_words(out, len(out), out.shape[1] * width),
-    )
+    width, word = math.prod(values.shape[1:]), word_of(pad_value, out.dtype)
+    words, cells = as_words(values, values.size), as_words(out, len(out), out.shape[1] * width)
+
+    def make(first: int, last: int) -> None:
+        part = cells[first:last]
+        _pad(words, offsets[first : last + 1], width, word, pads_left, keeps_end, part)
+
+    in_parts(make, len(out), out.nbytes)
 
 
 def unpad_rows(padded: Array, offsets: Array, out: Array, *, pads_left: bool = False) -> None:
     """Pack padded rows end to end: ``out[offsets[i]:offsets[i + 1]] = padded[i, :n]``."""
     width = math.prod(out.shape[1:])
-    _unpad(
-        as_words(padded, len(padded), padded.shape[1] * width),
-        offsets,
-        width,
-        pads_left,
-        as_words(out, out.size),
-    )
+    cells = as_words(padded, len(padded), padded.shape[1] * width)
+    words = as_words(out, out.size)
+
+    def make(first: int, last: int) -> None:
+        _unpad(cells[first:last], offsets[first : last + 1], width, pads_left, words)
+
+    in_parts(make, len(padded), out.nbytes)
 
 
 def gather_sequences(
@@ -220,7 +218,12 @@ def gather_sequences(
     """Copy sequences in another order, some more than once, some not at all."""
     width = math.prod(values.shape[1:])
     words, out_words = as_words(values, values.size), as_words(out, out.size)
-    _gather(words, offsets, sequences, new_offsets, width, is_reversed, out_words)
+
+    def make(first: int, last: int) -> None:
+        part = sequences[first:last], new_offsets[first : last + 1]
+        _gather(words, offsets, *part, width, is_reversed, out_words)
+
+    in_parts(make, len(sequences), out.nbytes)
 
 
 def number_rows(offsets: Array, out: Array, *, restarts: bool = False) -> None:

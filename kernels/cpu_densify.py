@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gpufeed.kernels.cpu_compile import Array, compiled, inlined
+from gpufeed.kernels.cpu_launch import Array, compiled, in_parts, inlined
 from gpufeed.kernels.half import combined
 from gpufeed.kernels.streaming import prefetch, stream_copy
 from gpufeed.kernels.words import as_words
@@ -194,21 +194,26 @@ def densify_rows(
     fault: Array | None = None,
 ) -> None:
     """Write CSR rows as dense ones: ``out[i, indices[k]] += values[k]`` over zeros."""
-    dtype, nbytes = out.dtype, out.nbytes
+    dtype = out.dtype
     how = SET if values is None else PUT if assume_unique else ADD
     # One kernel for each dtype of out, instead of one for each pair.
-    values = np.ones(1, dtype) if values is None else values.astype(dtype, copy=False)
+    given = np.ones(1, dtype) if values is None else values.astype(dtype, copy=False)
     if how != ADD or dtype in WORDS_ADD_LIKE:
-        values, out = as_words(values, values.size), as_words(out, *out.shape)
-    csr = offsets.astype(indices.dtype, copy=False), indices, values, how
-    row_nbytes = max(1, out.shape[1] * out.itemsize)
-    if previous is not None and len(previous[1]) * CLEAR_NBYTES < nbytes:
-        old_offsets, old_indices = (old.astype(indices.dtype, copy=False) for old in previous)
-        outside = _densify_again(*csr, old_offsets, old_indices, out)
-    else:
-        is_streamed = nbytes >= STREAM_NBYTES and out.flags.aligned
-        scratch = np.zeros(SCRATCH_NBYTES // out.itemsize if is_streamed else 0, out.dtype)
-        step = (SCRATCH_NBYTES if is_streamed else SWEEP_NBYTES) // row_nbytes
-        outside = _densify(*csr, max(1, step), scratch, out)
+        given, out = as_words(given, given.size), as_words(out, *out.shape)
+    cuts, old_cuts, old_indices = offsets.astype(indices.dtype, copy=False), None, None
+    if previous is not None and previous[1].size * CLEAR_NBYTES < out.nbytes:
+        old_cuts, old_indices = (old.astype(indices.dtype, copy=False) for old in previous)
+    is_streamed = out.nbytes >= STREAM_NBYTES and out.flags.aligned
+    sweep_nbytes = SCRATCH_NBYTES if is_streamed else SWEEP_NBYTES
+    step = max(1, sweep_nbytes // max(1, out.shape[1] * out.itemsize))
+
+    def make(first: int, last: int) -> Any:
+        rows = cuts[first : last + 1], indices, given, how
+        if old_cuts is not None:
+            return _densify_again(*rows, old_cuts[first : last + 1], old_indices, out[first:last])
+        scratch = np.zeros(sweep_nbytes // out.itemsize if is_streamed else 0, out.dtype)
+        return _densify(*rows, step, scratch, out[first:last])
+
+    outside = max(in_parts(make, len(out), out.nbytes))
     if fault is not None and outside >= 0:
         fault[0] = max(fault[0], outside + 1)

@@ -14,7 +14,7 @@ from numba import config
 from numba import cuda as numba_cuda
 
 from gpufeed import kernels
-from gpufeed.kernels import cpu, cpu_densify, cuda, cuda_launch, reference
+from gpufeed.kernels import cpu, cpu_densify, cpu_launch, cuda, cuda_launch, reference
 from gpufeed.kernels.checks import VALUE_DTYPES
 
 INDEX_DTYPES = st.sampled_from(["int32", "int64"])
@@ -355,6 +355,22 @@ def test_narrow_values_on_the_cpu(call):
 @pytest.mark.filterwarnings("ignore:invalid value", "ignore:overflow")  # of Python, simulating
 def test_narrow_values_on_cuda(call):
     assert kept(cuda, *call) == kept(reference, *call)
+
+
+@FEW
+@given(densify_calls(), pad_calls(), unpad_calls(), gather_calls())
+def test_in_threads(densify, pad, unpad, gather):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NUMBA_NUM_THREADS", "3")
+        patch.setattr(config, "NUMBA_NUM_THREADS", 3)
+        patch.setattr(cpu_launch, "PART_NBYTES", 1)
+        for operation, (arguments, options) in (
+            ("densify_rows", densify),
+            ("pad_rows", pad),
+            ("unpad_rows", unpad),
+            ("gather_sequences", gather),
+        ):
+            check(on_host, operation, *arguments, **options)
 
 
 @FEW

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from gpufeed import kernels
-from gpufeed.kernels import cpu, cpu_densify, cuda, cuda_launch, reference
+from gpufeed.kernels import cpu, cpu_densify, cpu_launch, cuda, cuda_launch, reference
 
 OFFSETS = np.array([0, 2, 2, 3])
 INDICES = np.array([3, 0, 3])
@@ -415,6 +415,48 @@ def test_warm_up_leaves_nothing_to_compile():
     kernels.densify_rows(OFFSETS[:2], INDICES[:2], zeros(2), zeros((1, 5_000_000)))
     kernels.convert_values(zeros(5, "uint8"), None, 0.5, zeros(5))
     assert [kernel.signatures for kernel in compiled] == before
+
+
+def ranges(rows, nbytes):
+    """Return the ranges that rows are made in, in order."""
+    made = []
+    cpu_launch.in_parts(lambda first, last: made.append((first, last)) or 0, rows, nbytes)
+    return sorted(made)
+
+
+def test_only_who_asks_for_threads_gets_them_and_for_large_outputs_alone(monkeypatch):
+    monkeypatch.delenv("NUMBA_NUM_THREADS", raising=False)
+    assert ranges(7, 1 << 30) == [(0, 7)]
+    monkeypatch.setenv("NUMBA_NUM_THREADS", "3")
+    monkeypatch.setattr(cpu_launch.config, "NUMBA_NUM_THREADS", 3)
+    assert ranges(7, cpu_launch.PART_NBYTES) == [(0, 7)]
+    assert ranges(7, 2 * cpu_launch.PART_NBYTES) == [(0, 3), (3, 7)]
+    assert ranges(7, 1 << 30) == [(0, 2), (2, 4), (4, 7)]
+    assert ranges(1, 1 << 30) == [(0, 1)]
+    assert ranges(0, 0) == [(0, 0)]
+
+
+def test_who_finds_the_threads_at_work_does_without(monkeypatch):
+    monkeypatch.setenv("NUMBA_NUM_THREADS", "2")
+    monkeypatch.setattr(cpu_launch.config, "NUMBA_NUM_THREADS", 2)
+    inside = []
+    cpu_launch.in_parts(lambda first, last: inside.append(ranges(4, 1 << 30)) or 0, 2, 1 << 30)
+    assert inside == [[(0, 4)]] * 2
+    assert ranges(4, 1 << 30) == [(0, 2), (2, 4)]
+
+
+def test_an_error_in_a_thread_arrives(monkeypatch):
+    monkeypatch.setenv("NUMBA_NUM_THREADS", "2")
+    monkeypatch.setattr(cpu_launch.config, "NUMBA_NUM_THREADS", 2)
+
+    def run(first, last):
+        if first == 0:
+            raise OSError("no room")
+        return 0
+
+    with pytest.raises(OSError, match="no room"):
+        cpu_launch.in_parts(run, 2, 1 << 30)
+    assert ranges(2, 1 << 30) == [(0, 1), (1, 2)]
 
 
 def test_works_where_no_cache_folder_can_be_written():
