@@ -6,6 +6,7 @@ A rig says the few things that differ: how a stream is held, and how raw memory 
 from __future__ import annotations
 
 import gc
+import mmap
 import threading
 import weakref
 from contextlib import contextmanager
@@ -180,6 +181,34 @@ class TestMemory:
         ids[0, 0] = -1
         assert isinstance(there, array_module(PLACE).ndarray)
         assert rig.backend.to_host(there).tolist() == np.arange(100).reshape(4, 25).tolist()
+
+
+class TestPageLocks:
+    @pytest.fixture
+    def mapping(self, rig):
+        return mmap.mmap(-1, NBYTES)
+
+    @pytest.fixture
+    def locked(self, rig, mapping):
+        if not rig.backend.page_lock(mapping):
+            pytest.skip("page-locking is refused on this machine")
+        yield np.frombuffer(mapping, np.uint8)
+        rig.backend.page_unlock(mapping)
+
+    def test_the_host_does_not_wait_for_a_copy_of_locked_memory(self, rig, latch, locked):
+        stream, memory = rig.stream(), rig.backend.device_memory(NBYTES)
+        locked[:] = 3
+        rig.hold(stream, latch)
+        rig.backend.copy_to_device(locked[256:], memory, NBYTES - 256, stream)
+        locked[:] = 4  # still in time, because the copy waits
+        seen = rig.read_late(memory, NBYTES - 256, stream)
+        latch.set()
+        stream.synchronize()
+        assert (seen == 4).all()
+
+    def test_memory_may_be_locked_again(self, rig, mapping, locked):
+        rig.backend.page_unlock(mapping)
+        assert rig.backend.page_lock(mapping)
 
 
 class Owner:
