@@ -5,11 +5,14 @@ sleeps, off the GIL, while the producer fills the buffer again; the median and t
 of `NUM_STEPS` calls, on the host and on a device whose current stream is not the host (a virtual
 one, where there is no GPU). (2) The host time to issue a batch of 64 small ragged fields that is
 written already: one copy of a slab, against 64 copies of page-locked values and 64 of offsets; with
-the 128 arrays and 64 tensors over them, and without. On a GPU also: (3) a step whose kernel takes
-as long as its copy, against the copies alone; (4) a ragged data set from end to end, against
-torch's DataLoader with pinned memory and a side stream, and ``cupy.asarray`` field by field.
+the 128 arrays and 64 tensors over them, and without. (3) The processor time that a batch costs the
+loop's process, all threads together (a virtual device's copies too), where its lines of numbers are
+parsed and collated by a thread there, and where ``isolate=True`` leaves that to another process. On
+a GPU also: (4) a step whose kernel takes as long as its copy, against the copies alone; (5) a
+ragged data set from end to end, against torch's DataLoader with pinned memory and a side stream,
+and ``cupy.asarray`` field by field.
 
-Not measured: reading; batches are made before.
+Not measured: reading, but in (3); batches are made before.
 
 Command: ``python benchmarks prefetch``
 
@@ -65,6 +68,7 @@ def cases() -> Iterator[Case]:
 def _on_a_device(current: Callable[[], AbstractContextManager[object]]) -> Iterator[Case]:
     yield _next_case(PLACE, current)
     yield _issue_case()
+    yield _isolate_case()
 
 
 def _next_case(place: Any, current: Callable[[], AbstractContextManager[object]]) -> Case:
@@ -176,6 +180,33 @@ def _copying_into_arrays(staging: DeviceStaging, like: list[Any]) -> Callable[[]
         ]
 
     return issue
+
+
+def _isolate_case() -> Case:
+    line = " ".join(map(str, range(200)))
+
+    def batches() -> Iterator[Any]:
+        for _ in range(NUM_STEPS + NUM_STEPS // 10):
+            yield [([int(word) for word in line.split()],) for _ in range(64)]
+
+    def cpu_us(**options: Any) -> Timed:
+        steps = _feeder(PLACE, "ids").decorate_reader(batches, **options)()
+        for _ in range(NUM_STEPS // 10):  # until the process, if there is one, has started
+            next(steps)
+        begin = time.process_time()
+        num = sum(len(feed["ids"]) for feed in steps)
+        return Timed((time.process_time() - begin) * 1e6, num)
+
+    return Case(
+        name="64 lines of 200 numbers a batch, processor time of the loop's process",
+        contestants={
+            "isolate=True": lambda: cpu_us(isolate=True),
+            "a thread": cpu_us,
+        },
+        num_units=NUM_STEPS,
+        unit="batch",
+        checksum=lambda num: num,
+    )
 
 
 def _overlap_case() -> Case:
