@@ -195,7 +195,8 @@ class DataFeeder:
                 True is enough where all declared shapes say it. What a batch does not fill is
                 zeros, and empty sequences.
             isolate: Read and collate in a process of its own, so that the loop has the GIL to
-                itself; ``reader`` is pickled, as for `gpufeed.reader.isolate`.
+                itself. It writes into shared memory that devices copy from, or the host's feeds
+                are views of. ``reader`` is pickled, as for `gpufeed.reader.isolate`.
             max_bytes_ahead: Bound on the bytes that are ready and not yet taken; one step may
                 always pass.
             timeout_s: Raise `ReaderTimeout` when no feed came for so long; needs ``prefetch``.

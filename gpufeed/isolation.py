@@ -3,11 +3,12 @@
     child   reader ──> samples ──> checked, written once ──> a block of shared memory
     parent                                 page-locked there ──┴──> one transfer ──> device
 
-The child lays a batch out just as a device wants it (`gpufeed.collate`), in a slot of shared memory
-that the parent has page-locked (`gpufeed.device.sources`). Beside the block it sends sizes alone,
-from which the parent makes the same plan. So what costs Python in a feeding pipeline, reading and
-going through samples, fights with nobody for the GIL, and no value is touched in the parent. Where
-page-locking is refused, and on the host, the parent copies the block once, into its own slab.
+The child lays a batch out just as its place wants it (`gpufeed.collate`), in a slot of shared
+memory that the parent has page-locked (`gpufeed.device.sources`). Beside the block it sends sizes
+alone, from which the parent makes the same plan. So what costs Python in a feeding pipeline,
+reading and going through samples, fights with nobody for the GIL, and no value is touched in the
+parent. On the host the user gets views of the block. Where page-locking is refused, or there is
+something to unpack on the host, the block is copied once, into a slab.
 """
 
 from __future__ import annotations

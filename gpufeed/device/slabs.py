@@ -11,6 +11,9 @@ lease's finalizer may run anywhere, in the middle of a held lock too, so it does
 slab on a queue; the consumer's next step records the events (`SlabRing.recycle`).
 
 Rings never block a consumer that keeps its feeds: each held feed lets the ring grow by one slab.
+
+Memory of another process may be leased too (`SlabRing.borrow`). It is never free here: the end of
+the lease, and nothing later, gives it back.
 """
 
 from __future__ import annotations
@@ -62,6 +65,7 @@ class Slab(Generic[MemoryT]):
         busy: Events that must pass first.
         streams: That read the slab under its present lease.
         is_delivered: Whether the consumer has the slab, or had it.
+        is_borrowed: Whether the memory is somebody else's, who gets it back as the lease ends.
         remains: What the last batch says of what it left there for the next one; None if nothing.
         unpack: Enqueues the kernel that unpacks what was sent there, once it was needed.
     """
@@ -69,6 +73,7 @@ class Slab(Generic[MemoryT]):
     __slots__ = (
         "busy",
         "interface",
+        "is_borrowed",
         "is_delivered",
         "memory",
         "nbytes",
@@ -77,13 +82,14 @@ class Slab(Generic[MemoryT]):
         "unpack",
     )
 
-    def __init__(self, memory: MemoryT) -> None:
+    def __init__(self, memory: MemoryT, *, is_borrowed: bool = False) -> None:
         self.memory = memory
         self.nbytes = memory.nbytes
         self.interface: dict[str, Any] | None = getattr(memory, "__array_interface__", None)
         self.busy: list[Event] = []
         self.streams: list[Stream] = []
         self.is_delivered = False
+        self.is_borrowed = is_borrowed
         self.remains: object | None = None
         self.unpack: Callable[[bool], None] | None = None
 
@@ -156,6 +162,8 @@ class Lease:
             self._slab.streams.append(found)
 
     def __del__(self) -> None:
+        if self._slab.is_borrowed:
+            del self._slab.memory
         self._dead.put(self._slab)
 
 
@@ -310,6 +318,10 @@ class SlabRing(Generic[MemoryT]):
         """Hand an acquired slab over to the views that will be made of it."""
         return Lease(slab, self._dead, self._as_stream)
 
+    def borrow(self, memory: MemoryT) -> Lease:
+        """Return a lease on memory that another process has written and takes back after it."""
+        return self.lease(Slab(memory, is_borrowed=True))
+
     def deliver(self, lease: Lease, *streams: Stream) -> None:
         """Count ``lease`` as held by the consumer, who reads it on ``streams`` (none: the host)."""
         slab = lease._slab
@@ -345,8 +357,9 @@ class SlabRing(Generic[MemoryT]):
                 self.num_held -= slab.is_delivered
                 self.leased_nbytes -= slab.nbytes * slab.is_delivered
                 slab.streams, slab.is_delivered = [], False
-                self.num_taken -= 1
-                self._free.append(slab)
+                if not slab.is_borrowed:
+                    self.num_taken -= 1
+                    self._free.append(slab)
             for slab in captured:
                 self._dead.put(slab)
             if self._depth is not None:

@@ -1,9 +1,9 @@
 """Staging: where a planned batch is written, and how it gets to its place.
 
-On `CPUPlace` the batch is written once, into the slab whose views the user receives. On a device it
-is written once into page-locked memory (a slab, or shared memory that another process writes), sent
-by one asynchronous copy into a device slab, and unpacked there (widened, densified) on a second
-stream, so that the copy stream only ever copies:
+A batch is written once: into a slab, or by another process into shared memory. On `CPUPlace` the
+user receives views of that. For a device it is page-locked, sent by one asynchronous copy into a
+device slab, and unpacked there (widened, densified) on a second stream, so that the copy stream
+only ever copies:
 
     copy stream    wait(slab's last readers)  copy ── record(copied)
     unpack stream                             wait(copied)  kernels ── record(ready)
@@ -192,7 +192,7 @@ class Staging(Protocol):
 
 
 class HostStaging:
-    """Batches written into leased slabs of pageable memory."""
+    """Batches in leased slabs of pageable memory."""
 
     def __init__(self, place: Place, depth: int | None = None) -> None:
         self.place = place
@@ -222,7 +222,13 @@ class HostStaging:
         """Nothing is captured on the host."""
 
     def stage(self, plan: Plan[FeedT]) -> Staged[FeedT]:
-        """Write the batch where the user will read it."""
+        """Write the batch where the user will read it, or let it be read where it is."""
+        source = plan.source
+        if source is not None and not plan.num_launches:
+            lease = self.ring.borrow(source.memory)
+            source.drop()
+            wire = plan.wire_arrays(partial(view_at, root_view(lease)))
+            return Staged(plan.feed(wire, [], lease), lease, None, plan.nbytes)
         slab = self.ring.acquire(plan.nbytes)
         remains, slab.remains = slab.remains, None
         if self._is_poisoning:
@@ -235,10 +241,10 @@ class HostStaging:
         unpacked = plan.unpacked_arrays(make)
         number = self._faults.begin(plan)
         try:
-            if plan.source is None:
+            if source is None:
                 plan.write(wire)
             else:
-                plan.source.copy_to(slab.memory)
+                source.copy_to(slab.memory)
             if plan.num_launches:
                 plan.write_table(make, number, self._faults.first)
                 if slab.unpack is None:

@@ -19,6 +19,7 @@ from gpufeed.device.sources import InFlight
 from gpufeed.device.virtual import VirtualBackend, virtual_devices
 from gpufeed.errors import WorkerDied
 from gpufeed.places import CUDAPlace
+from gpufeed.workers.segment import MAX_SLOTS
 
 PLACE = CUDAPlace(0)
 
@@ -106,6 +107,22 @@ def test_a_device_and_the_host_may_take_turns(transfers):
         for part, feed in enumerate(feeds):
             assert_holds(feed, batch(2 * step + part))
     assert transfers.are_shared == [True] * 4
+
+
+def test_feeds_of_the_host_are_views_of_what_the_process_wrote(transfers):
+    for number, feed in enumerate(isolated(make_reader(12), "cpu")):
+        assert_holds(feed, batch(number))
+        assert is_shared(feed["ids"].data.ctypes.data)
+        assert is_shared(feed["label"].data.ctypes.data)
+    assert (transfers.are_shared, transfers.num_locks) == ([], 0)
+
+
+def test_feeds_of_the_host_that_are_kept_do_not_keep_the_process_from_writing():
+    feeds = list(isolated(make_reader(MAX_SLOTS // 2 + 20), "cpu"))
+    for number, feed in enumerate(feeds):
+        assert_holds(feed, batch(number))
+    assert is_shared(feeds[0]["ids"].data.ctypes.data)
+    assert not is_shared(feeds[-1]["ids"].data.ctypes.data)
 
 
 def test_no_mapping_is_locked_after_the_first_batches(transfers):

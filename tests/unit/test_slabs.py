@@ -343,6 +343,35 @@ class TestLease:
         assert ring.num_taken == ring.num_held == 0
 
 
+class TestBorrowed:
+    """Memory that another process has written, and writes again."""
+
+    def borrow(self, ring):
+        memory = aligned_bytes(64)
+        lease = ring.borrow(memory)
+        ring.deliver(lease)
+        return weakref.ref(memory), view_at(root_view(lease), 8, (8,), np.uint8)
+
+    def test_goes_back_as_soon_as_no_view_is_left(self):
+        ring = SlabRing(aligned_bytes, depth=1)
+        memory, view = self.borrow(ring)
+        part = view[2:]
+        del view
+        assert memory() is not None
+        del part
+        assert memory() is None
+
+    def test_is_counted_while_it_is_held_and_never_used_here(self):
+        ring = SlabRing(aligned_bytes, depth=1)
+        held = [self.borrow(ring)[1] for _ in range(5)]
+        assert (ring.num_held, ring.leased_nbytes) == (5, 5 * 64)
+        held.clear()
+        ring.recycle()
+        assert (ring.num_held, ring.leased_nbytes, ring.num_taken, ring.nbytes) == (0, 0, 0, 0)
+        ring.release(ring.acquire(64))
+        assert ring.num_made == 1
+
+
 class TestHeldFeeds:
     def test_never_block(self):
         ring = SlabRing(aligned_bytes, 1)

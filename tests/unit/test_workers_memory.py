@@ -14,8 +14,16 @@ from hypothesis import strategies as st
 
 from gpufeed.errors import ReaderError
 from gpufeed.workers import segment as segments
-from gpufeed.workers.boxes import RECORD_NBYTES, Inbox, Outbox, Record, Returns
-from gpufeed.workers.frames import MIN_BUFFER_NBYTES, Kind, encode, encode_error, read_entries
+from gpufeed.workers.boxes import RECORD_NBYTES, Inbox, Outbox, Record, Returns, mapping_of
+from gpufeed.workers.frames import (
+    BUFFER_ALIGNMENT,
+    MIN_BUFFER_NBYTES,
+    Kind,
+    WrittenInPlace,
+    encode,
+    encode_error,
+    read_entries,
+)
 from gpufeed.workers.segment import (
     MAX_SLOTS,
     MAX_UNSENT,
@@ -342,6 +350,62 @@ def test_what_cannot_be_received_is_an_error_in_its_place(way):
     assert isinstance(error.__cause__, ValueError)
     with pytest.raises(ReaderError, match="sample 5 cannot be unpickled where it arrived"):
         raise error
+
+
+class Ascending(WrittenInPlace):
+    """Bytes that count up; or an error, after some of them."""
+
+    def __init__(self, nbytes, error=None):
+        self._nbytes, self._error = nbytes, error
+
+    @property
+    def nbytes(self):
+        return self._nbytes
+
+    def tells(self):
+        return "ascending", LARGE
+
+    def write(self, block):
+        block[:] = bytes(number % 256 for number in range(self._nbytes))
+        if self._error is not None:
+            raise self._error
+
+
+@pytest.mark.parametrize("nbytes", [0, 1, 5000, 100_000])
+def test_a_block_is_written_where_it_is_read_and_may_be_locked_there(way, nbytes):
+    before, ((told, numbers), block), _ = way.send("before", Ascending(nbytes), "after")
+    assert (before, told, numbers.tolist()) == ("before", "ascending", LARGE.tolist())
+    assert bytes(block) == bytes(number % 256 for number in range(nbytes))
+    array, mapping = np.frombuffer(block, np.uint8) if nbytes else None, mapping_of(block)
+    whole = np.frombuffer(mapping, np.uint8).ctypes.data
+    if array is not None:
+        assert (array.ctypes.data - whole) % BUFFER_ALIGNMENT == 0
+        assert whole <= array.ctypes.data < whole + len(mapping)
+
+
+def test_what_tells_of_a_block_does_not_keep_its_slot(way):
+    (told, block), *_ = way.send(Ascending(10))
+    del block
+    way.inbox.give_back()
+    assert way.outbox.returns.read(wait=True)
+    assert len(way.outbox.returns.offsets) == 1
+    assert told[1].tolist() == LARGE.tolist()
+
+
+def test_a_copy_has_no_mapping(way):
+    assert mapping_of(bytearray(10)) is None
+    kept = [block for _ in range(MAX_SLOTS // 2 + 1) for _, block in way.send(Ascending(10))]
+    assert [mapping_of(block) is None for block in kept].count(True) == 1
+
+
+def test_a_block_that_fails_leaves_what_was_written_before_it(way):
+    way.outbox.put(0, Kind.VALUE, "before")
+    with pytest.raises(ZeroDivisionError):
+        way.outbox.put(1, Kind.VALUE, Ascending(10, ZeroDivisionError()))
+    way.outbox.put(1, Kind.VALUE, "instead", is_last=True)
+    entries = way.take()
+    entries += way.take() if len(entries) == 1 else []
+    assert [entry.value for entry in entries] == ["before", "instead"]
 
 
 def test_an_array_is_a_view_and_its_slot_is_used_again_only_when_it_is_dead(way):
