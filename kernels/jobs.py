@@ -18,6 +18,8 @@ none), and of one such entry the field, the row, the index and the dim.
 
 from __future__ import annotations
 
+import math
+from array import array
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
@@ -48,9 +50,11 @@ NONE = -1  # stands for an array that is not there
 # Words of the header. IS_NOTED is the device's own, and 0 when the table arrives.
 NUM_JOBS, NUM_LATE, NUMBER, FIRST, IS_NOTED = range(5)
 # Words of a job. SIZE counts the elements of OUT, or the rows of a sparse field.
-KIND, FIELD, SOURCE, SOURCE_TYPE, OUT, OUT_TYPE, SIZE = range(7)
-SCALE, SHIFT, NUM_CHANNELS, NUM_INNER = range(7, 11)
-OFFSETS, INDICES, INDEX_TYPE, DIM, OLD_OFFSETS, OLD_INDICES, OLD_TYPE = range(7, 14)
+KIND, SOURCE, SOURCE_TYPE, OUT, OUT_TYPE, SIZE = range(6)
+SCALE, SHIFT, NUM_CHANNELS, NUM_INNER = range(6, 10)
+OFFSETS, INDICES, INDEX_TYPE, DIM, OLD_OFFSETS, OLD_INDICES, OLD_TYPE = range(6, 13)
+FIELD = 15
+_REST = [(0,) * (NUM_WORDS - num) for num in range(NUM_WORDS + 1)]  # of a row so long already
 # Words of a fault.
 FAULT_BATCH, FAULT_FIELD, FAULT_ROW, FAULT_INDEX, FAULT_DIM = range(5)
 FAULT_WORDS = 5
@@ -79,13 +83,13 @@ def convert_job(
     factors: Job = (NONE, NONE, 0, 0)
     if scale is not None and shift is not None:
         factors = (scale[0], shift[0], scale[1][0], num_inner)
-    size = _size(shape)
-    return (CONVERT, 0, source, CODES[source_dtype], target, CODES[dtype], size, *factors)
+    size = math.prod(shape)
+    return (CONVERT, source, CODES[source_dtype], target, CODES[dtype], size, *factors)
 
 
 def unpack_bits_job(packed: Placed, out: Placed) -> Job:
     """Return the job of `unpack_bits`."""
-    return (UNPACK_BITS, 0, packed[0], UINT8, out[0], BOOL, _size(out[1]))
+    return (UNPACK_BITS, packed[0], UINT8, out[0], BOOL, math.prod(out[1]))
 
 
 def densify_job(
@@ -103,13 +107,13 @@ def densify_job(
     if previous is not None:
         old = (previous[0][0], previous[1][0], CODES[previous[1][2]])
     csr = (offsets[0], indices[0], CODES[indices[2]], dim)
-    return (DENSIFY, 0, source, code, target, code, rows, *csr, *old)
+    return (DENSIFY, source, code, target, code, rows, *csr, *old)
 
 
 def check_job(offsets: Placed, indices: Placed, dim: int) -> Job:
     """Return the job that only looks whether indices are in ``[0, dim)``."""
     csr = (offsets[0], indices[0], CODES[indices[2]], dim)
-    return (CHECK, 0, NONE, 0, NONE, 0, offsets[1][0] - 1, *csr)
+    return (CHECK, NONE, 0, NONE, 0, offsets[1][0] - 1, *csr)
 
 
 def table_shape(num_jobs: int) -> tuple[int, int]:
@@ -134,10 +138,12 @@ def write_table(
         number: Of the batch; numbers rise from batch to batch.
         first: Number of the first batch whose faults count; what earlier ones noted is forgotten.
     """
-    table[0, :5] = len(jobs), num_late, number, first, 0
-    for row, (field, job) in zip(table[1:], jobs, strict=True):
-        row[: len(job)] = job
-        row[FIELD] = field
+    words = [len(jobs), num_late, number, first, *_REST[4]]
+    for field, job in jobs:
+        words += job
+        words += _REST[len(job)]
+        words[-1] = field
+    table.reshape(-1)[:] = array("q", words)
 
 
 def do_jobs(twin: ModuleType, slab: Array, fault: Array) -> None:
@@ -204,7 +210,3 @@ def _csr(
 
 def _view(slab: Array, start: int, shape: tuple[int, ...], code: int) -> Array:
     return np.ndarray(shape, VALUE_DTYPES[code], slab, start)
-
-
-def _size(shape: tuple[int, ...]) -> int:
-    return int(np.prod(shape, dtype=np.int64)) if len(shape) != 1 else shape[0]
