@@ -372,7 +372,8 @@ def _run_ahead(producer: _Producer, options: FeedOptions) -> Generator[_Step, No
                     _wait(channel, group, producer, options)
                 yield channel.get()
         except EndOfChannel:
-            return
+            pass
+        group.require_open()
 
 
 def _wait(

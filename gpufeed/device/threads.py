@@ -5,6 +5,9 @@ threads by closing their channels: at the end of the data, on ``close()``, when 
 garbage collected, and at interpreter exit. Its threads know their source and their channel and
 nothing of the consumer, so they never keep it alive.
 
+A stage that is closed while its consumer waits in it, on another thread, raises `closed_early`
+there: the consumer learns from whoever closed it whether that is an end.
+
 Threads are daemons, because the interpreter joins the others before it runs exit hooks; one exit
 hook closes the groups that still live. A thread inside the user's own code cannot be stopped: it
 ends when that call returns, and whoever closes waits `CLOSE_TIMEOUT_S` for it and then warns.
@@ -19,8 +22,10 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Generator, Iterable, Iterator
+from inspect import CO_GENERATOR
+from types import FrameType, GeneratorType
+from typing import Protocol, TypeVar, cast
 from weakref import WeakSet
 
 from gpufeed.device.channel import Channel
@@ -31,6 +36,8 @@ __all__ = [
     "ThreadGroup",
     "close_iterator",
     "close_live_channels",
+    "close_within",
+    "closed_early",
     "run_ahead",
 ]
 
@@ -41,12 +48,22 @@ class ClosedEarly(GeneratorExit):
     """Raised in a stage that was closed from outside: its source has not come to its end.
 
     Stages above must not take it for the end, which a cache for one would remember. It never
-    reaches the user: whoever closed the stage has closed what its samples were for.
+    reaches the user: whoever closed the stage has closed what its samples were for, and a pass that
+    `Reader.close` ends on another thread ends there like any other.
     """
+
+
+def closed_early() -> ClosedEarly | SystemExit:
+    """Return what a stage raises that was closed from outside.
+
+    At interpreter exit that ends, in silence, a thread of the user's which still takes samples.
+    """
+    return SystemExit() if _is_exiting else ClosedEarly()
 
 
 CLOSE_TIMEOUT_S = 1.0
 
+_is_exiting = False
 _live: WeakSet[ThreadGroup] = WeakSet()
 # Reentrant: the garbage collector may run a finalizer that starts a pass while this is held.
 _live_lock = threading.RLock()
@@ -90,6 +107,7 @@ class ThreadGroup:
         self._owner = threading.current_thread()
         self._process = os.getpid()
         self._is_closed = False
+        self._generators = _waiting_generators()
         with _live_lock:
             _live.add(self)
 
@@ -126,7 +144,7 @@ class ThreadGroup:
             ClosedEarly: It is not; another thread has closed this group.
         """
         if self._is_closed:
-            raise ClosedEarly
+            raise closed_early()
 
     def stacks(self) -> str:
         """Return where each thread is right now, as a traceback would say it.
@@ -223,6 +241,31 @@ def _pump(open_source: Callable[[], Iterable[T]], channel: Channel[T]) -> None:
         channel.finish()
 
 
+def _waiting_generators() -> set[int]:
+    """Return the ids of the frames of all generators that called whoever calls this."""
+    frame: FrameType | None = sys._getframe(1)
+    found = set()
+    while frame is not None:
+        if frame.f_code.co_flags & CO_GENERATOR:
+            found.add(id(frame))
+        frame = frame.f_back
+    return found
+
+
+def close_within(generator: Generator[object, None, None]) -> bool:
+    """Close what was opened while ``generator`` ran, which runs on another thread.
+
+    Returns:
+        Whether there was anything: else that thread is in the user's own code.
+    """
+    frame = id(cast("GeneratorType[object, None, None]", generator).gi_frame)
+    with _live_lock:
+        groups = [group for group in _live if frame in group._generators]
+    for group in groups:
+        group._close_channels()
+    return bool(groups)
+
+
 def close_live_channels() -> list[ThreadGroup]:
     """Wake every thread for good, and end what it waits for; return the groups that live."""
     with _live_lock:
@@ -234,6 +277,8 @@ def close_live_channels() -> list[ThreadGroup]:
 
 @atexit.register
 def _close_live_groups() -> None:
+    global _is_exiting
+    _is_exiting = True
     groups = close_live_channels()
     deadline = time.monotonic() + CLOSE_TIMEOUT_S
     for group in groups:

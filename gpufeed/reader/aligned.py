@@ -13,7 +13,15 @@ from typing import Any, TypeVar
 
 from gpufeed.device.threads import close_iterator
 from gpufeed.errors import ComposeNotAligned
-from gpufeed.reader.base import AnyReader, Reader, counts_of, drain, open_every, require_callable
+from gpufeed.reader.base import (
+    AnyReader,
+    Reader,
+    counts_of,
+    drain,
+    open_every,
+    require_callable,
+    require_readers,
+)
 from gpufeed.reader.rng import pass_rng, rng_seed
 from gpufeed.reader.skipping import OnError, Skip, SkipLog, skip_policy
 
@@ -48,8 +56,7 @@ def map_readers(
         TypeError: There is no reader, or something is not callable.
         FieldError: ``on_error`` or ``rng`` is something else.
     """
-    if not readers:
-        raise TypeError("map_readers.readers must be at least one reader, got none")
+    require_readers("map_readers", readers)
     require_callable("map_readers.func", func)
     policy = skip_policy("map_readers.on_error", on_error)
     return _Map(func, readers, policy, rng_seed("map_readers.rng", rng))
@@ -130,10 +137,12 @@ def compose(*readers: AnyReader[Any], check_alignment: bool = True) -> Reader[tu
         check_alignment: False stops at the shortest reader without complaint.
 
     Raises:
+        TypeError: There is no reader, or one is not callable.
         ComposeNotAligned: On iteration, after all full rows: one reader has ended before another.
 
     Source: ``paddle.reader.compose``; here None is data and unknown keywords are errors.
     """
+    require_readers("compose", readers)
     return _Compose(*readers, check_alignment=check_alignment)
 
 
@@ -160,7 +169,7 @@ class _Compose(Reader[tuple[Any, ...]]):
 
     def count(self) -> int | None:
         counts = counts_of(self.sources)
-        if not counts or (self._check_alignment and len(set(counts)) > 1):
+        if counts is None or (self._check_alignment and len(set(counts)) > 1):
             return None
         return min(counts)
 

@@ -15,15 +15,15 @@ import sys
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import compress, islice, repeat
 from operator import length_hint
 from typing import Any, Generic, TypeVar
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 from gpufeed.checks import samples_of, whole_number
-from gpufeed.device.threads import close_iterator
+from gpufeed.device.threads import ClosedEarly, close_iterator, close_within
 from gpufeed.errors import ReaderError
 from gpufeed.reader.counters import Counter
 from gpufeed.reader.position import Position, Recipe, restore_position, save_position
@@ -42,11 +42,13 @@ __all__ = [
     "open_reader",
     "reading",
     "require_callable",
+    "require_readers",
 ]
 
 T = TypeVar("T")
 
 AnyReader = Callable[[], Iterable[T]]
+_Passes = WeakKeyDictionary[Generator[Any, None, None], Position]
 
 _SEEDS = ("seed", "rng")  # the parameters that hold one
 _NO_PART_OF_IDENTITY = {*_SEEDS, "shard"}
@@ -109,7 +111,7 @@ class Reader(ABC, Generic[T]):
         self._is_started = False
         self._skipped = Skipped()
         self._skipped_before: Mapping[str, Any] | None = None  # as the loaded state has it
-        self._passes: WeakSet[Generator[T, None, None]] = WeakSet()
+        self._passes: _Passes = WeakKeyDictionary()
 
     @property
     def is_columnar(self) -> bool:
@@ -146,7 +148,7 @@ class Reader(ABC, Generic[T]):
         self._is_started = True
         samples = self._deliver(self._position)
         with _passes_lock:
-            self._passes.add(samples)
+            self._passes[samples] = self._position
         return samples
 
     def __iter__(self) -> Iterator[T]:
@@ -161,10 +163,15 @@ class Reader(ABC, Generic[T]):
             stage.worlds = ()
         for stage in self._dividing():
             stage.worlds = position.worlds
-        with reading(self, position.epoch, position.delivered) as source:
-            # No variable here: it would keep a sample that the consumer has dropped.
-            yield from position.count(source)
-        position.is_over = True
+        try:
+            with reading(self, position.epoch, position.delivered) as source:
+                # No variable here: it would keep a sample that the consumer has dropped.
+                yield from position.count(source)
+        except ClosedEarly:
+            if not position.is_closed:
+                raise
+        else:
+            position.is_over = True
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position of the last pass that was started, as a small JSON object.
@@ -234,24 +241,29 @@ class Reader(ABC, Generic[T]):
     def close(self) -> None:
         """End every pass that still runs, with its threads; the reader can be called again.
 
+        Where another thread waits for a sample of a pass, the pass ends there, without one.
+
         Raises:
-            ReaderError: Another thread is inside ``next`` of a pass.
+            ReaderError: Another thread is inside ``next`` of a pass that runs on no other thread
+                and in no process, so that there is nothing to wake it from.
         """
         with _passes_lock:
-            passes = list(self._passes)
-        for samples in passes:
-            if inspect.getgeneratorstate(samples) == inspect.GEN_RUNNING:
+            passes = list(self._passes.items())
+        for samples, position in passes:
+            if _close(samples):
+                continue
+            position.is_closed = True
+            if not close_within(samples):
                 raise ReaderError(
                     f"close of {self!r}: another thread is taking a sample from it; close it there"
                 )
-            samples.close()
 
     def __getstate__(self) -> dict[str, Any]:
         # Passes stay with this object; a copy in another process begins its own.
         return {key: value for key, value in self.__dict__.items() if key != "_passes"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _passes=WeakSet())
+        self.__dict__.update(state, _passes=WeakKeyDictionary())
 
     def __enter__(self) -> Reader[T]:
         return self
@@ -362,6 +374,19 @@ class Reader(ABC, Generic[T]):
                 raise ReaderError(f"{method} of {self!r}: {stage.name} {reason}")
 
 
+def _close(samples: Generator[Any, None, None]) -> bool:
+    """Close a pass; False if it is being advanced."""
+    if inspect.getgeneratorstate(samples) != inspect.GEN_RUNNING:
+        try:
+            samples.close()
+        except ValueError as error:
+            if str(error) != "generator already executing":  # since a moment ago
+                raise
+        else:
+            return True
+    return False
+
+
 def counters_of(reader: AnyReader[Any]) -> list[Counter]:
     """Return what the stages of any reader count, in an order that is the same for its copies."""
     stages = reader.stages() if isinstance(reader, Reader) else ()
@@ -454,6 +479,12 @@ def require_callable(name: str, given: object, remedy: str = "") -> None:
     """Refuse what is not callable, as the argument that it was given for."""
     if not callable(given):
         raise TypeError(f"{name} must be callable, got {given!r}{remedy}")
+
+
+def require_readers(owner: str, readers: Sequence[object]) -> None:
+    """Refuse to join none."""
+    if not readers:
+        raise TypeError(f"{owner}.readers must be at least one reader, got none")
 
 
 def _name_of(part: object) -> str:

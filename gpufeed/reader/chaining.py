@@ -13,7 +13,15 @@ from itertools import islice
 from typing import TypeVar
 
 from gpufeed.checks import whole_number
-from gpufeed.reader.base import AnyReader, Reader, count_of, counts_of, drain, reading
+from gpufeed.reader.base import (
+    AnyReader,
+    Reader,
+    count_of,
+    counts_of,
+    drain,
+    reading,
+    require_readers,
+)
 
 __all__ = ["chain", "repeat"]
 
@@ -27,7 +35,11 @@ def chain(*readers: AnyReader[T]) -> Reader[T]:
     ['a', 'b', 'c']
 
     A reader is opened when the one before it has ended.
+
+    Raises:
+        TypeError: There is no reader, or one is not callable.
     """
+    require_readers("chain", readers)
     return _Chain("chain", *readers)
 
 

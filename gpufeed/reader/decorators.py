@@ -8,7 +8,7 @@ from __future__ import annotations
 # `filter` and `skip` are public names here, so tools of such names go by module.
 import itertools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import TypeVar
 
 from gpufeed.checks import whole_number
@@ -22,6 +22,7 @@ from gpufeed.reader.base import (
     reading,
     require_callable,
 )
+from gpufeed.reader.skipping import OnError, Skip, SkipLog, skip_policy
 
 __all__ = ["filter", "firstn", "skip", "take_while"]
 
@@ -91,23 +92,58 @@ class _Skip(Reader[T]):
         return count if count is None else max(0, count - self._n)
 
 
-def filter(predicate: Callable[[T], object], reader: AnyReader[T]) -> Reader[T]:  # noqa: A001
+def filter(  # noqa: A001
+    predicate: Callable[[T], object], reader: AnyReader[T], *, on_error: OnError = "raise"
+) -> Reader[T]:
     """Yield the samples for which ``predicate`` holds.
 
     >>> list(filter(str.isupper, lambda: "aBcD"))
     ['B', 'D']
+
+    Args:
+        predicate: Takes a sample.
+        reader: Of samples.
+        on_error: What to do when ``predicate`` raises: ``"raise"``, ``"skip"`` the sample, or
+            `Skip` with limits.
+
+    Raises:
+        TypeError: ``predicate`` or ``reader`` is not callable.
+        FieldError: ``on_error`` is something else.
     """
     require_callable("filter.predicate", predicate)
-    return _Filter("filter", reader, functions=(predicate,))
+    return _Filter(predicate, reader, skip_policy("filter.on_error", on_error))
 
 
 class _Filter(Reader[T]):
+    def __init__(
+        self, predicate: Callable[[T], object], reader: AnyReader[T], policy: Skip | None
+    ) -> None:
+        options = {} if policy is None else {"on_error": policy}
+        super().__init__("filter", reader, functions=(predicate,), **options)
+        self._predicate, self._reader, self._policy = predicate, reader, policy
+
     def open(self, epoch: int, skip: int) -> Iterator[T]:
-        (reader,), (predicate,) = self.sources, self.functions
-        with reading(reader, epoch, 0) as source:
-            kept = (sample for sample in source if predicate(sample))
+        with reading(self._reader, epoch, 0) as source:
+            if self._policy is None:
+                kept = (sample for sample in source if self._predicate(sample))
+            else:
+                kept = _keep_or_skip(self._predicate, source, self.start_skipping(self._policy))
             drain(kept, skip)
             yield from kept
+
+
+def _keep_or_skip(
+    predicate: Callable[[T], object], source: Iterator[T], log: SkipLog
+) -> Generator[T, None, None]:
+    for ordinal, sample in enumerate(source):
+        try:
+            is_kept = predicate(sample)
+        except Exception as error:  # noqa: BLE001 - recorded, or raised again
+            log.skip(ordinal, error)
+        else:
+            if is_kept:
+                yield sample
+        del sample
 
 
 def take_while(predicate: Callable[[T], object], reader: AnyReader[T]) -> Reader[T]:

@@ -21,7 +21,15 @@ import numpy.typing as npt
 
 from gpufeed.checks import whole_number
 from gpufeed.errors import FieldError
-from gpufeed.reader.base import AnyReader, Reader, count_of, counts_of, drain, reading
+from gpufeed.reader.base import (
+    AnyReader,
+    Reader,
+    count_of,
+    counts_of,
+    drain,
+    reading,
+    require_readers,
+)
 from gpufeed.reader.blocks import emptied
 
 __all__ = ["interleave", "mix"]
@@ -44,8 +52,7 @@ def interleave(*readers: AnyReader[T]) -> Reader[T]:
     Raises:
         TypeError: There is no reader, or one is not callable.
     """
-    if not readers:
-        raise TypeError("interleave.readers must be at least one reader, got none")
+    require_readers("interleave", readers)
     return _Interleave("interleave", *readers)
 
 
@@ -76,8 +83,7 @@ def mix(
     if callable(readers) or not isinstance(readers, Iterable):
         raise TypeError(f"mix.readers must be a list of readers, got {readers!r:.80}")
     readers = list(readers)
-    if not readers:
-        raise TypeError("mix.readers must be at least one reader, got none")
+    require_readers("mix", readers)
     given = [1.0] * len(readers)
     if weights is not None:
         given = list(weights) if isinstance(weights, Iterable) else []

@@ -23,7 +23,7 @@ from weakref import finalize
 
 from gpufeed.checks import whole_number
 from gpufeed.compression import COMPRESSIONS, damage_of, decompressed
-from gpufeed.device.threads import ClosedEarly, ThreadGroup
+from gpufeed.device.threads import ThreadGroup, closed_early
 from gpufeed.errors import FieldError, FormatError, MissingFile, ReaderError
 from gpufeed.reader.base import Reader, drain
 
@@ -173,11 +173,11 @@ class _Command:
 
         Raises:
             ReaderError: It failed.
-            ClosedEarly: It was killed by `close`.
+            ClosedEarly: It was killed by `close`; see `closed_early`.
         """
         status = self._process.wait()
         if self.is_closed:
-            raise ClosedEarly
+            raise closed_early()
         if status == 0:
             return
         how = f"ended with exit status {status}"

@@ -14,13 +14,13 @@ Counts: what the stages of a reader count in its process comes with its samples,
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
 from gpufeed.checks import positive_s, whole_number
-from gpufeed.device.threads import ClosedEarly, ThreadGroup
+from gpufeed.device.threads import ThreadGroup, closed_early
 from gpufeed.errors import FieldError
 from gpufeed.reader.base import (
     AnyReader,
@@ -128,9 +128,10 @@ def multiprocess_reader(
     None among them, and errors arrive.
     """
     del use_pipe
-    if callable(readers) or not (readers := list(readers)):
+    given = readers
+    if callable(given) or not isinstance(given, Iterable) or not (readers := list(given)):
         raise FieldError(
-            f"multiprocess_reader.readers must be a list of at least one reader, got {readers!r}"
+            f"multiprocess_reader.readers must be a list of at least one reader, got {given!r:.80}"
         )
     size = whole_number("multiprocess_reader.queue_size", queue_size, minimum=1)
     timeout_s = positive_s("multiprocess_reader.timeout_s", timeout_s)
@@ -227,7 +228,7 @@ class _Streams:
         """Wait for more; return from whom it came, entry by entry."""
         arrivals = self._pool.receive(self._timeout_s)
         if not arrivals:
-            raise ClosedEarly  # by the stage that reads this one on a thread, or at exit
+            raise closed_early()  # by the stage that reads this one on a thread, or at exit
         arrived = []
         for index, entry, nbytes in arrivals:
             if entry.kind == Kind.REPORT:

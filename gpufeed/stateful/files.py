@@ -155,6 +155,7 @@ class _ArrivalOrder(Reader[Any]):
             arrived = _until_failure(samples.drain())
             drain(arrived, skip)
             yield from arrived
+            group.require_open()
 
     def unrepeatable(self) -> str | None:
         return "delivers files as they are read; pass is_test=True"

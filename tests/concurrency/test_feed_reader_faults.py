@@ -16,7 +16,7 @@ from support.readers import BrokenError, Gate, Watched, function_names, taken_un
 
 from gpufeed.device.slabs import Slab
 from gpufeed.device.virtual import virtual_devices, virtual_stream
-from gpufeed.errors import FieldError, ReaderError
+from gpufeed.errors import FieldError
 
 DEPTHS = [0, 1, 3]
 
@@ -281,30 +281,6 @@ class TestConsumerLeaves:
             late.check()
             assert reader.stats().num_slabs == made
             assert reader.stats().blocked_s > 0
-
-    def test_a_reader_that_is_closed_while_another_thread_waits_says_so(self):
-        gate = Gate()
-
-        def read():
-            yield batch(0)
-            gate.wait()
-            yield batch(1)
-
-        reader = make_feeder("cpu").decorate_reader(read)
-        feeds, taken = reader(), []
-        waiting = threading.Thread(target=lambda: taken.extend(feeds))
-        waiting.start()
-        gate.wait_for_arrival()
-        try:
-            with pytest.raises(ReaderError, match="another thread"):
-                reader.close()
-        finally:
-            gate.open()
-            waiting.join()
-        for number, feed in enumerate(taken):
-            assert_holds(feed, batch(number))
-        assert len(taken) == 2
-        reader.close()
 
     def test_a_reader_that_is_slow_to_end_is_named_and_ends_later(self, monkeypatch):
         monkeypatch.setattr("gpufeed.device.threads.CLOSE_TIMEOUT_S", 0.01)

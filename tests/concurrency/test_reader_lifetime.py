@@ -14,6 +14,7 @@ import time
 import pytest
 from support.readers import BrokenError, Gate, Watched, counting
 
+import gpufeed as gf
 from gpufeed import reader as rd
 from gpufeed.errors import ReaderError
 
@@ -109,22 +110,85 @@ def test_the_end_of_the_data(pipeline):
     assert_over(source)
 
 
-def test_closing_from_another_thread_is_refused_while_a_sample_is_taken():
-    gate, done = Gate(), []
+def test_closing_what_runs_on_no_other_thread_is_refused_while_a_sample_is_taken():
+    gate, taken = Gate(), []
 
     def source():
         gate.wait()
         yield 1
 
-    reader = rd.buffered(source, 2)
-    thread = threading.Thread(target=lambda: done.extend(reader()))
+    reader = rd.firstn(source, 2)
+    thread = threading.Thread(target=lambda: taken.extend(reader()))
     thread.start()
     gate.wait_for_arrival()
     with pytest.raises(ReaderError, match="another thread is taking a sample"):
         reader.close()
     gate.open()
     thread.join(10)
-    assert done == [1]
+    assert taken == [1]
+
+
+WAITING = {
+    "a command": lambda source: source,
+    "buffered": lambda source: rd.buffered(source, 2),
+    "xmap_readers": lambda source: rd.xmap_readers(str, source, 2, 2, order=True),
+    "isolate": rd.isolate,
+    "multiprocess_reader": lambda source: rd.multiprocess_reader([source], order=True),
+    "two, one of them behind": lambda source: rd.map_readers(
+        max, rd.chain(rd.buffered(source, 1), source), rd.buffered(lambda: iter(str, 0), 1)
+    ),
+    "feeds": lambda source: feeder().decorate_reader(rd.batch(rd.map_readers(int, source), 1)),
+}
+
+
+def feeder():
+    with gf.program_guard(gf.Program()):
+        return gf.DataFeeder([gf.data("x", [1], "int64")], gf.CPUPlace())
+
+
+@pytest.mark.parametrize("pipeline", WAITING)
+def test_closing_from_another_thread_ends_the_pass_where_a_sample_is_awaited(pipeline):
+    reader = WAITING[pipeline](rd.PipeReader(["sh", "-c", "echo 7; exec sleep 100"]))
+    first, taken = threading.Event(), []
+
+    def take():
+        for sample in reader:
+            taken.append(sample)
+            first.set()
+        taken.append("end")
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    assert first.wait(30)
+    reader.close()
+    thread.join(10)
+    assert len(taken) == 2
+    assert taken[-1] == "end"
+    state = reader.state_dict()
+    assert (state["delivered"], state["over"]) == (1, False)
+
+
+def test_a_thread_that_still_takes_samples_at_exit_ends_in_silence():
+    """It does not go on as if it had come to the end of the data."""
+    script = """
+import threading
+import gpufeed as gf
+from gpufeed import reader as rd
+
+first = threading.Event()
+
+def take():
+    for _ in rd.buffered(rd.PipeReader(["sh", "-c", "echo 7; exec sleep 100"]), 2):
+        first.set()
+    print("the end of the data")
+
+threading.Thread(target=take, daemon=True).start()
+first.wait()
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
 
 
 @pytest.mark.parametrize("order", [True, False])
@@ -199,6 +263,7 @@ def run_script(script: str) -> tuple[int, str, float]:
 
 PRELUDE = """
 import itertools, threading
+import gpufeed as gf
 from gpufeed import reader as rd
 from gpufeed.errors import ReaderError
 """

@@ -71,11 +71,6 @@ def test_compose_refuses_unknown_keywords():
         compose(counting(2), foo=1)
 
 
-def test_nothing_composed_is_nothing():
-    assert list(compose()) == []
-    assert compose().count() is None
-
-
 def test_combine_is_compose():
     assert combine is compose
 

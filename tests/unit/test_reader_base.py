@@ -24,6 +24,13 @@ from gpufeed.reader import (
 from gpufeed.reader.base import Reader, drain, open_reader
 
 
+@pytest.mark.parametrize("join", ["chain", "compose", "interleave", "map_readers", "mix"])
+def test_joining_no_readers_is_refused(join):
+    arguments = {"map_readers": (abs,), "mix": ([],)}.get(join, ())
+    with pytest.raises(TypeError, match=f"{join}.readers must be at least one reader, got none"):
+        getattr(rd, join)(*arguments)
+
+
 class Epochs(Reader[tuple[int, int]]):
     """Samples that tell which pass they belong to."""
 

@@ -8,11 +8,6 @@ from gpufeed import reader as rd
 from gpufeed.reader import chain, firstn, repeat
 
 
-def test_nothing_chained_is_nothing():
-    assert list(chain()) == []
-    assert chain().count() == 0
-
-
 def test_chain_opens_a_reader_when_the_one_before_has_ended():
     first, second = Watched(2), Watched(2)
     samples = chain(first, second)()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from support.readers import Watched, counting
+from support.readers import BrokenError, Watched, counting
 
 from gpufeed import reader as rd
+from gpufeed.errors import FieldError
 from gpufeed.reader import firstn, map_readers, skip, take_while
 
 
@@ -56,6 +57,31 @@ def test_skip(n, expected):
 def test_skip_refuses():
     with pytest.raises(ValueError, match=r"skip.n must be a whole number >= 0, got -1"):
         skip(counting(3), -1)
+
+
+def test_filter_leaves_out_what_its_predicate_fails_on():
+    def is_odd(sample):
+        if sample in (2, 7):
+            raise BrokenError(sample)
+        return sample % 2
+
+    def make(on_error="skip"):
+        return rd.filter(is_odd, counting(12), on_error=on_error)
+
+    reader = make()
+    samples = iter(reader)
+    assert [next(samples) for _ in range(4)] == [1, 3, 5, 9]
+    assert reader.skipped() == {"count": 2, "ordinals": [2, 7]}
+    again = make()
+    again.load_state_dict(reader.state_dict())
+    assert list(again) == [11]
+    assert again.skipped() == reader.skipped()
+    with pytest.raises(BrokenError, match="7"):
+        list(make(rd.Skip(max=1)))
+    with pytest.raises(BrokenError, match="2"):
+        list(make("raise"))
+    with pytest.raises(FieldError, match=r"filter.on_error must be 'raise', 'skip' or a Skip"):
+        make("ignore")
 
 
 def test_filter_takes_any_truth_value():

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from support.readers import counting
 
 from gpufeed import reader as rd
-from gpufeed.errors import ReaderError, WorkerDied
+from gpufeed.errors import FieldError, ReaderError, WorkerDied
 from gpufeed.reader.processes import _places
 from gpufeed.reader.skipping import Skip
 
@@ -323,9 +323,9 @@ def test_unordered_merge_delivers_all_and_has_no_state():
         reader.state_dict()
 
 
-@pytest.mark.parametrize("readers", [[], (), counting(3), None])
+@pytest.mark.parametrize("readers", [[], (), iter([]), counting(3), None, 5])
 def test_merging_no_readers_is_refused(readers):
-    with pytest.raises((ValueError, TypeError), match=r"multiprocess_reader.readers|not iterable"):
+    with pytest.raises(FieldError, match=r"multiprocess_reader.readers must be a list of at least"):
         rd.multiprocess_reader(readers)
 
 
