@@ -7,7 +7,8 @@ assignment. Of each contestant `NUM_REPEATS` calls are timed at once, on an outp
 that all find the caches as they left them themselves. "by what was written" is dirty-slot reuse
 (``previous=``). First the sums of all outputs, weighted by column and by row, are compared with
 those of the entries. Every value is 1, as in binary rows. Shapes are (rows, dim, entries a row),
-float32, int32 indices without duplicates; then time against density, rows and dim.
+float32, int32 indices without duplicates; then time against density, rows and dim. "in threads" is
+with ``NUMBA_NUM_THREADS`` set, where the output is large enough to be shared out.
 
 Then the same on a GPU, by events: the memset, CuPy's ``toarray``, PyTorch's ``to_dense``.
 
@@ -20,15 +21,18 @@ Last result: see README, "What it costs".
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from itertools import cycle
 from typing import Any
 
 import numpy as np
 from devices import require_cupy, timed_by_events
-from harness import Case
+from harness import Case, repeated
+from numba import config
 
 from gpufeed.kernels import densify_rows
+from gpufeed.kernels.cpu_launch import PART_NBYTES
 
 NUM_BATCHES = 4
 NUM_REPEATS = 8
@@ -92,6 +96,7 @@ def _host_case(shape: tuple[int, int, int], target: str = "") -> Case:
             "gpufeed, binary": _repeated(_Densify(shape, batches, binary=True)),
             "gpufeed, by what was written": _repeated(_Again(shape, batches)),
             "NumPy fill, out[rows, indices]": _repeated(_NumPy(shape, batches)),
+            **_threaded_contestants(shape, batches),
             **_scipy_contestants(shape, batches),
             **_torch_contestants(shape, batches),
         },
@@ -141,12 +146,29 @@ class _Again(_Work):
         return self.out
 
 
+class _Threaded(_Densify):
+    def __call__(self) -> Any:
+        os.environ["NUMBA_NUM_THREADS"] = str(config.NUMBA_NUM_THREADS)
+        try:
+            return super().__call__()
+        finally:
+            del os.environ["NUMBA_NUM_THREADS"]
+
+
 class _NumPy(_Work):
     def __call__(self) -> Any:
         offsets, indices, values = next(self.batches)
         self.out.fill(0)
         self.out[np.repeat(np.arange(len(self.out)), np.diff(offsets)), indices] = values
         return self.out
+
+
+def _threaded_contestants(shape: tuple[int, int, int], batches: list[Csr]) -> dict[str, Any]:
+    is_shared_out = 4 * shape[0] * shape[1] >= 2 * PART_NBYTES and config.NUMBA_NUM_THREADS > 1
+    if not is_shared_out or "NUMBA_NUM_THREADS" in os.environ:
+        return {}
+    threaded = _repeated(_Threaded(shape, batches))
+    return {f"gpufeed, in {config.NUMBA_NUM_THREADS} threads": threaded}
 
 
 def _scipy_contestants(shape: tuple[int, int, int], batches: list[Csr]) -> dict[str, Any]:
@@ -188,12 +210,7 @@ def _torch_contestants(shape: tuple[int, int, int], batches: list[Csr]) -> dict[
 
 
 def _repeated(work: Callable[[], Any]) -> Callable[[], Any]:
-    def run() -> Any:
-        for _ in range(NUM_REPEATS - 1):
-            work()
-        return work()
-
-    return run
+    return repeated(work, NUM_REPEATS)
 
 
 def _device_case(shape: tuple[int, int, int], cupy: Any) -> Case:

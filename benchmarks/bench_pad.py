@@ -3,8 +3,10 @@
 Method: ``pad_rows`` and ``unpad_rows`` between packed rows and a rectangle that is used again,
 against one ``np.copyto`` of the rectangle (padding) or of the packed rows (unpadding), a NumPy
 loop over rows, and for padding PyTorch's ``pad_sequence``, which is given the rows apart and makes
-new memory. ``gather_sequences`` against NumPy's fancy index over rows. Sums weighted by position
-are compared first. Then padding on a GPU, by events, against a copy on the device.
+new memory. ``gather_sequences`` against NumPy's fancy index over rows, ``number_rows`` against
+``np.repeat``, ``mask_rows`` against a comparison with each row's length. Of each contestant
+`NUM_REPEATS` calls are timed at once. Sums weighted by position are compared first. Then padding on
+a GPU, by events, against a copy on the device.
 
 Not measured: the search for the longest row, and reading the result afterwards.
 
@@ -21,10 +23,11 @@ from typing import Any
 
 import numpy as np
 from devices import require_cupy, timed_by_events
-from harness import Case
+from harness import Case, repeated
 
-from gpufeed.kernels import gather_sequences, pad_rows, unpad_rows
+from gpufeed.kernels import gather_sequences, mask_rows, number_rows, pad_rows, unpad_rows
 
+NUM_REPEATS = 8
 # Rows, their largest length, values a row item.
 SHAPES = [(256, 200, 1), (4096, 512, 1), (256, 200, 64), (64, 2048, 128)]
 GPU_SHAPES = [(4096, 2048, 1), (1024, 2048, 64)]
@@ -40,6 +43,9 @@ def cases() -> Iterator[Case]:
         yield _pad_case(shape, *ragged)
         yield _unpad_case(shape, *ragged)
         yield _gather_case(shape, *ragged)
+        if shape[2] == 1:
+            yield _number_case(shape, ragged[1])
+            yield _mask_case(shape, ragged[1])
     cupy = require_cupy()
     for shape in GPU_SHAPES:
         yield _device_case(shape, cupy)
@@ -52,15 +58,14 @@ def _ragged(rows: int, longest: int, width: int) -> tuple[Array, Array]:
     return rng.integers(0, 9, (offsets[-1], width)).astype(np.float32), offsets
 
 
-def _case(verb: str, shape: tuple[int, ...], contestants: Any, target: str = "") -> Case:
+def _case(verb: str, shape: tuple[int, ...], contestants: Any) -> Case:
     rows, longest, width = shape
     return Case(
         name=f"{verb} {rows} rows of up to {longest} x {width} float32",
-        contestants=contestants,
-        num_units=1,
+        contestants={name: repeated(work, NUM_REPEATS) for name, work in contestants.items()},
+        num_units=NUM_REPEATS,
         unit="batch",
         checksum=_weighted_sum,
-        target=target,
     )
 
 
@@ -150,6 +155,44 @@ def _gather_case(shape: tuple[int, ...], values: Array, offsets: Array) -> Case:
     return _case("gather", shape, contestants)
 
 
+def _number_case(shape: tuple[int, ...], offsets: Array) -> Case:
+    numbers, copied = np.zeros((2, int(offsets[-1])), np.int64)
+    expected = np.repeat(np.arange(shape[0]), np.diff(offsets))
+
+    def copy() -> Array:
+        np.copyto(copied, expected)
+        return copied
+
+    def number() -> Array:
+        number_rows(offsets, numbers)
+        return numbers
+
+    def by_repeat() -> Array:
+        return np.repeat(np.arange(shape[0]), np.diff(offsets))
+
+    works = {"np.copyto of the numbers": copy, "gpufeed": number, "NumPy repeat": by_repeat}
+    return _case("number", shape, works)
+
+
+def _mask_case(shape: tuple[int, ...], offsets: Array) -> Case:
+    mask, copied = np.zeros((2, *shape[:2]), bool)
+    expected = np.arange(shape[1]) < np.diff(offsets)[:, None]
+
+    def copy() -> Array:
+        np.copyto(copied, expected)
+        return copied
+
+    def fill() -> Array:
+        mask_rows(offsets, mask)
+        return mask
+
+    def by_comparison() -> Array:
+        return np.arange(shape[1]) < np.diff(offsets)[:, None]
+
+    works = {"np.copyto of the mask": copy, "gpufeed": fill, "NumPy comparison": by_comparison}
+    return _case("mask", shape, works)
+
+
 def _device_case(shape: tuple[int, ...], cupy: Any) -> Case:
     values, offsets = map(cupy.asarray, _ragged(*shape))
     out, other = cupy.zeros(shape, cupy.float32), cupy.zeros(shape, cupy.float32)
@@ -165,4 +208,11 @@ def _device_case(shape: tuple[int, ...], cupy: Any) -> Case:
         return out
 
     contestants = {"copy": timed_by_events(copy), "gpufeed": timed_by_events(pad)}
-    return _case("GPU: pad", shape, contestants, "80% of the copy's rate for the bytes moved")
+    return Case(
+        name=f"GPU: pad {shape[0]} rows of up to {shape[1]} x {shape[2]} float32",
+        contestants=contestants,
+        num_units=1,
+        unit="batch",
+        checksum=_weighted_sum,
+        target="80% of the copy's rate for the bytes moved",
+    )
