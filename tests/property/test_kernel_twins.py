@@ -96,10 +96,11 @@ def csr(draw, offsets, dim, *, is_unique=False):
 @st.composite
 def densify_calls(draw):
     """Draw arguments and options of `densify_rows`; ``out`` is garbage where it may be."""
-    offsets, dim, out_dtype = draw(row_offsets()), draw(st.integers(6, 40)), draw(DTYPES)
+    offsets, dim, out_dtype = draw(row_offsets()), draw(st.integers(1, 40)), draw(DTYPES)
     total, rows = int(offsets[-1]), len(offsets) - 1
-    options = {"assume_unique": draw(st.booleans()), "fault": np.array([draw(st.integers(0, 9))])}
-    indices = draw(csr(offsets, dim, is_unique=options["assume_unique"]))
+    is_unique = dim >= np.diff(offsets).max(initial=0) and draw(st.booleans())
+    options = {"assume_unique": is_unique, "fault": np.array([draw(st.integers(0, 9))])}
+    indices = draw(csr(offsets, dim, is_unique=is_unique))
     values = None
     if draw(st.booleans()):
         to_bool = st.just(np.dtype("bool"))
