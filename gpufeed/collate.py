@@ -49,7 +49,7 @@ from gpufeed.planned import (
     Samples,
     SparseField,
 )
-from gpufeed.sized import SIZED, SizedDense, SizedSparse
+from gpufeed.sized import SIZED, Sized
 from gpufeed.variables import Variable
 
 __all__ = ["BatchPlan", "CollatedBatch"]
@@ -130,7 +130,7 @@ class BatchPlan:
         """Names of the fields."""
         return [name for name, _ in self._fields]
 
-    def sizes(self) -> list[SizedDense | SizedSparse]:
+    def sizes(self) -> list[Sized]:
         """Return what another process needs to make the same plan, without the values."""
         return [field.sizes(self.num_samples) for _, field in self._fields]
 

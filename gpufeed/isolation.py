@@ -30,14 +30,14 @@ from gpufeed.places import Place
 from gpufeed.planned import CheckIndices
 from gpufeed.reader.base import Reader, identity_of, reading
 from gpufeed.reader.processes import isolate
-from gpufeed.sized import SizedDense, SizedSparse
+from gpufeed.sized import Packed, pack, unpack
 from gpufeed.variables import Variable
 from gpufeed.workers.boxes import mapping_of
 from gpufeed.workers.frames import WrittenInPlace
 
 __all__ = ["collate_elsewhere"]
 
-_Arrived = tuple[list[SizedDense | SizedSparse], memoryview | bytearray]
+_Arrived = tuple[Packed, memoryview | bytearray]
 
 
 def collate_elsewhere(
@@ -109,10 +109,10 @@ class _Collated(Reader[CollatedBatch]):
         return identity_of(self._reader)
 
     def _batch(self, locks: PageLocks, arrived: _Arrived, number: int) -> CollatedBatch:
-        sizes, block = arrived
+        packed, block = arrived
         source = Source(np.asarray(block), mapping_of(block), locks)
         place = self._places[number % len(self._places)]
-        return CollatedBatch(self._plan(sizes, place, source=source))
+        return CollatedBatch(self._plan(unpack(packed), place, source=source))
 
 
 class _Collating(Reader["_Block"]):
@@ -165,9 +165,9 @@ class _Block(WrittenInPlace):
         """Length of what travels."""
         return self._plan.wire_nbytes
 
-    def tells(self) -> list[SizedDense | SizedSparse]:
+    def tells(self) -> Packed:
         """Return the sizes."""
-        return self._plan.sizes()
+        return pack(self._plan.sizes())
 
     def write(self, block: memoryview) -> None:
         """Write every value once, where the parent sends it from."""

@@ -30,7 +30,7 @@ from gpufeed.lod import index_dtype
 from gpufeed.loose import LooseColumn
 from gpufeed.narrowing import NarrowColumn
 from gpufeed.places import CUDAPlace, Place
-from gpufeed.sized import SizedDense, SizedSparse
+from gpufeed.sized import Sized, SizedDense, SizedSparse
 from gpufeed.sparse import SparseRows
 from gpufeed.tensor import LoDTensor
 from gpufeed.variables import Variable
@@ -48,7 +48,7 @@ __all__ = [
 
 CheckIndices = Literal["host", "device"]
 # What a field is made of: one value a sample, all of them in one array, or no more than the sizes.
-Samples = Sequence[Any] | Column | SizedDense | SizedSparse
+Samples = Sequence[Any] | Column | Sized
 
 
 class PlannedField(Protocol):
@@ -69,7 +69,7 @@ class PlannedField(Protocol):
     def has_job(self) -> bool:
         """Whether there is something to do after the transfer."""
 
-    def sizes(self, num_samples: int) -> SizedDense | SizedSparse:
+    def sizes(self, num_samples: int) -> Sized:
         """Return what another process needs to make the same field, without the values."""
 
     def write(self, wire: Iterator[Array]) -> None:

@@ -6,6 +6,7 @@ lay it out alike.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from gpufeed.sparse import SparseRows
 from gpufeed.tensor import LoDTensor
 from gpufeed.variables import Variable
 
-__all__ = ["SIZED", "SizedDense", "SizedSparse"]
+__all__ = ["SIZED", "Packed", "Sized", "SizedDense", "SizedSparse", "pack", "unpack"]
 
 Array = np.ndarray[Any, Any]
 
@@ -74,3 +75,36 @@ class SizedSparse(NamedTuple):
 
 
 SIZED = (SizedDense, SizedSparse)
+Sized = SizedDense | SizedSparse
+# All offsets, one behind the other, and of each field its kind, how many samples and how many
+# offsets in each level there are, and what else is to be said of that kind.
+Packed = tuple[bytearray, list[tuple[Any, ...]]]
+
+
+def pack(fields: Sequence[Sized]) -> Packed:
+    """Return sizes as few objects: pickling and unpickling takes a time for each, arrays above all.
+
+    >>> fields = [SizedSparse(2, [np.array([0, 1, 3])], 3, 7), SizedSparse(2, [], 2, 5)]
+    >>> unpack(pack(fields))[1]
+    SizedSparse(num_samples=2, offsets=[], num_rows=2, num_entries=5)
+    """
+    levels = [level for field in fields for level in field.offsets]
+    told = [
+        (type(field), field.num_samples, [len(level) for level in field.offsets], *field[2:])
+        for field in fields
+    ]
+    return bytearray(np.concatenate(levels) if levels else b""), told
+
+
+def unpack(packed: Packed) -> list[Sized]:
+    """Return what was packed."""
+    data, told = packed
+    offsets: Offsets = np.ndarray(len(data) // 8, np.int64, data)
+    fields, end = [], 0
+    for kind, num_samples, lengths, *others in told:
+        levels = []
+        for length in lengths:
+            begin, end = end, end + length
+            levels.append(offsets[begin:end])
+        fields.append(kind(num_samples, levels, *others))
+    return fields

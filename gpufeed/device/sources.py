@@ -17,6 +17,7 @@ import mmap
 import os
 import time
 from collections import deque
+from contextlib import ExitStack
 
 import numpy as np
 
@@ -133,11 +134,15 @@ class InFlight:
 
     def make_room(self) -> None:
         """Drop what has been copied, and wait until there is room for one more."""
-        self._drop(self._limit - 1)
+        sources = self._sources
+        while sources and (len(sources) >= self._limit or sources[0][1].query()):
+            self._drop_oldest()
 
     def drain(self) -> None:
-        """Wait for all copies."""
-        self._drop(0)
+        """Wait for all copies, and drop what they read even if one of them has failed."""
+        with ExitStack() as dropping:
+            for _ in self._sources:
+                dropping.callback(self._drop_oldest)
 
     def add(self, source: Source, *copied: Event) -> None:
         """Keep a batch until the event after its copy; without one, nothing reads it."""
@@ -147,14 +152,13 @@ class InFlight:
             source._locks.begin()
             self._sources.append((source, event))
 
-    def _drop(self, most: int) -> None:
-        while self._sources and (len(self._sources) > most or self._sources[0][1].query()):
-            source, copied = self._sources.popleft()
-            try:
-                self._wait(copied)
-            finally:
-                source.drop()
-                source._locks.end()
+    def _drop_oldest(self) -> None:
+        source, copied = self._sources.popleft()
+        try:
+            self._wait(copied)
+        finally:
+            source.drop()
+            source._locks.end()
 
     def _wait(self, copied: Event) -> None:
         since_s = time.perf_counter()

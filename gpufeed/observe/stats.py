@@ -30,8 +30,8 @@ class FeedStats:
         num_skipped: Samples that stages with ``on_error`` left out, in the last pass.
         num_held: Delivered feeds that were not taken back yet, the current ones included.
         slab_nbytes: Bytes of the slabs of all places.
-        pinned_nbytes: Of these, bytes of page-locked host memory.
-        leased_nbytes: Of these, bytes that the ``num_held`` feeds keep from being used again.
+        pinned_nbytes: Bytes of page-locked host memory, slabs and what is shared with processes.
+        leased_nbytes: Bytes that the ``num_held`` feeds keep from being used again.
         num_slabs: Slabs made since the feeder was built; flat in steady state.
         batches: What the `gpufeed.batch` nearest to the feeder has made, those ahead of the loop
             included: tokens, padding, fill. None where there is none.

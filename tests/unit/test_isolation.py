@@ -142,6 +142,19 @@ class TestFaults:
             [*map(str, caught.value.__notes__), str(caught.value)]
         )
 
+    def test_what_came_before_it_in_shared_memory_arrives(self, place):
+        """Of many ahead, several go at once; the last one fails while it is written."""
+
+        def read():
+            yield from map(batch, range(5))
+            yield [([1], 0), ([2], 1 << 70)]
+
+        feeds = make_feeder(place).decorate_reader(read, isolate=True, prefetch=16)()
+        for number in range(5):
+            assert_holds(next(feeds), batch(number))
+        with pytest.raises(FieldError, match="'label', sample 1"):
+            next(feeds)
+
     def test_values_that_the_wire_cannot_carry_are_refused(self):
         feeder = feeder_of(x={"shape": [1], "wire_dtype": "uint8"})
         with pytest.raises(FieldError, match=r"'x', sample 0.* got 300"):

@@ -151,10 +151,13 @@ class TestInFlight:
         def fail():
             raise ZeroDivisionError
 
-        in_flight, source = InFlight(2), source_in(mapped(), locks)
+        in_flight = InFlight(4)
+        sources = [source_in(mapped(), locks) for _ in range(3)]
         stream.call(fail)
-        in_flight.add(source, sent(source, backend, stream)[0])
+        for source in sources:
+            in_flight.add(source, sent(source, backend, stream)[0])
         with pytest.raises(ZeroDivisionError):
             in_flight.drain()
         locks.close()
-        assert (len(source.memory), backend.page_locks.locked) == (0, [])
+        assert [len(source.memory) for source in sources] == [0, 0, 0]
+        assert backend.page_locks.locked == []
