@@ -16,7 +16,7 @@ import shlex
 import signal
 import subprocess
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from tempfile import TemporaryFile
 from typing import IO, cast
 from weakref import finalize
@@ -26,6 +26,7 @@ from gpufeed.compression import COMPRESSIONS, damage_of, decompressed
 from gpufeed.device.threads import ThreadGroup, closed_early
 from gpufeed.errors import FieldError, FormatError, MissingFile, ReaderError
 from gpufeed.reader.base import Reader, drain
+from gpufeed.workers.ending import exit_status
 
 __all__ = ["PipeReader"]
 
@@ -54,7 +55,8 @@ class PipeReader(Reader[str]):
             ``file_type`` is another.
         MissingFile: On iteration: there is no such program.
         ReaderError: On iteration: the command cannot be started, or ends with an exit status other
-            than 0, after the lines that it wrote; what it broke off in a line is dropped.
+            than 0, after the lines that it wrote; what it broke off in a line is dropped. Where
+            this process ignores SIGCHLD no status is known, which is an error, too.
         FormatError: On iteration: what it writes is not UTF-8, or no data of ``file_type``.
         MissingExtra: On iteration: ``file_type`` needs a package that is not installed.
 
@@ -141,18 +143,19 @@ class _Command:
         self._arguments = arguments
         self.is_closed = False
         self._owner = os.getpid()
-        self._errors = TemporaryFile()  # noqa: SIM115 - closed with the command
         try:
-            # With a process group of its own, all of a pipeline can be killed.
-            self._process = subprocess.Popen(
-                arguments,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=self._errors,
-                process_group=0,
-            )
+            with ExitStack() as undo:
+                self._errors = undo.enter_context(TemporaryFile())
+                # With a process group of its own, all of a pipeline can be killed.
+                self._process = subprocess.Popen(
+                    arguments,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=self._errors,
+                    process_group=0,
+                )
+                undo.pop_all()
         except (OSError, ValueError) as error:
-            self._errors.close()
             if isinstance(error, FileNotFoundError):
                 raise MissingFile(f"{self}: no such program as {arguments[0]!r}") from error
             raise ReaderError(f"{self} cannot be started: {error}") from error
@@ -175,14 +178,17 @@ class _Command:
             ReaderError: It failed.
             ClosedEarly: It was killed by `close`; see `closed_early`.
         """
-        status = self._process.wait()
+        status = exit_status(self._process)
         if self.is_closed:
             raise closed_early()
         if status == 0:
             return
-        how = f"ended with exit status {status}"
-        if status < 0:
+        if status is None:
+            how = "ended, whether it failed is not known where SIGCHLD is ignored"
+        elif status < 0:
             how = f"was killed by {_signal_name(-status)}"
+        else:
+            how = f"ended with exit status {status}"
         self._errors.seek(max(0, self._errors.seek(0, os.SEEK_END) - _TAIL_NBYTES))
         said = self._errors.read().decode(errors="replace").strip()
         raise ReaderError(f"{self} {how}" + (f"; the end of its stderr: {said}" if said else ""))

@@ -4,8 +4,9 @@
     Outbox ──> frames in the parent's segment ──> pipe "tasks" ──> Inbox ──> mapper
     Inbox <── pipe "results" <── frames in the worker's segment <── Outbox <──┘
 
-`segment` is the memory, `frames` what is written into it, `boxes` the two ends of the way,
-`payload` what a worker is given to run, `worker` the worker, and `pool` the parent's view of them.
+`segment` is the memory, `frames` what is written into it, `records` what is told of them, `boxes`
+the two ends of the way, `payload` what a worker is given to run, `worker` the worker, `process`
+what its parent sees of it, `ending` what it learns of its end, and `pool` all workers of a pass.
 
 A pipe of records, each smaller than what the system writes at once, is queue, lock and semaphore in
 one: any number of workers may read one queue of tasks, and a worker that is killed in the middle of

@@ -15,8 +15,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import select
-import struct
 import threading
 import weakref
 from collections import deque
@@ -24,99 +22,24 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
 from queue import SimpleQueue
-from typing import Any, NamedTuple
+from typing import Any
 
 from gpufeed.errors import ReaderError
 from gpufeed.workers.frames import Encoded, Entry, Kind, encode, encode_error, read_entries
+from gpufeed.workers.records import OVER, Record, Returns, pack_return
 from gpufeed.workers.segment import MAX_SLOTS, MAX_UNSENT, Segment, Slot
 
-__all__ = ["RECORD_NBYTES", "Inbox", "Outbox", "Record", "Returns", "mapping_of"]
+__all__ = ["Inbox", "Outbox", "mapping_of"]
 
 # A frame with so many bytes is done, and frames of so many bytes are sent.
 FRAME_NBYTES = 1 << 16
 _UNSENT_NBYTES = 4 << 20
 
-# Padded to a power of two: pages of a pipe hold whole records.
-_RECORD = struct.Struct("<6q16x")
-RECORD_NBYTES = _RECORD.size
-_RETURN = struct.Struct("<3q8x")
-_MANY_RETURNS_NBYTES = _RETURN.size * 128
 # Slots given back at once, at most; as one write, they stay in one piece. And bytes of slots that
 # wait for others.
 _MAX_TOGETHER = 16
 _TOGETHER_NBYTES = 8 << 20
-# In place of an offset: nothing more comes back.
-_OVER = -2
 _FAILED = (Kind.ERROR, Kind.FAILURE)
-
-
-class Record(NamedTuple):
-    """Says that a frame is ready, and where.
-
-    Attributes:
-        sender: Number of the segment that it is in.
-        frame: Its number in that segment.
-        num_entries: How many entries it holds.
-        nbytes: How long they are.
-        offset: Of its slot.
-        slot_nbytes: Of its slot.
-    """
-
-    sender: int
-    frame: int
-    num_entries: int
-    nbytes: int
-    offset: int
-    slot_nbytes: int
-
-    def pack(self) -> bytes:
-        """Return what is written to a pipe, at once."""
-        return _RECORD.pack(*self)
-
-    @classmethod
-    def end(cls) -> Record:
-        """Return the record that stands for no frame: nothing more comes."""
-        return cls(0, 0, 0, 0, 0, 0)
-
-    @classmethod
-    def unpack(cls, records: bytes) -> list[Record]:
-        """Return the records that were read from a pipe."""
-        return [cls(*fields) for fields in _RECORD.iter_unpack(records)]
-
-
-class Returns:
-    """What comes back to an outbox: slots that are free, and room for more samples.
-
-    Args:
-        fd: The pipe to read.
-    """
-
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
-        self._ready = select.poll()
-        self._ready.register(fd, select.POLLIN)
-        self.offsets: list[int] = []
-        self.num_samples = 0
-        self.nbytes = 0
-        self.is_over = False
-
-    def read(self, *, wait: bool) -> bool:
-        """Take what has come back; False once nothing will."""
-        while self._ready.poll(None if wait else 0):
-            records = os.read(self._fd, _MANY_RETURNS_NBYTES)
-            for offset, num_samples, nbytes in _RETURN.iter_unpack(records):
-                if offset >= 0:
-                    self.offsets.append(offset)
-                self.num_samples += num_samples
-                self.nbytes += nbytes
-                self.is_over |= offset == _OVER
-            self.is_over |= not records
-            if self.is_over:
-                return False
-            if len(records) < _MANY_RETURNS_NBYTES:  # so there are no more
-                break
-            wait = False
-        return True
 
 
 class Outbox:
@@ -369,18 +292,18 @@ class Inbox:
             for _ in range(min(len(self._dead), _MAX_TOGETHER)):
                 sender, offset = self._dead.popleft()
                 self._views[sender].pop(offset, None)
-                returns[sender] = returns.get(sender, b"") + _RETURN.pack(offset, 0, 0)
+                returns[sender] = returns.get(sender, b"") + pack_return(offset)
             for sender, records in returns.items():
                 self._write(sender, records)
 
     def say(self, sender: int, offset: int = -1, num_samples: int = 0, nbytes: int = 0) -> None:
         """Tell a sender that samples were taken, or what an ``offset`` below 0 stands for."""
-        self._write(sender, _RETURN.pack(offset, num_samples, nbytes))
+        self._write(sender, pack_return(offset, num_samples, nbytes))
 
     def say_over(self) -> None:
         """Wake every sender that waits for something to come back: nothing will."""
         for sender in range(len(self._segments)):
-            self.say(sender, _OVER)
+            self.say(sender, OVER)
 
     def _write(self, sender: int, returns: bytes) -> None:
         with suppress(BrokenPipeError):  # it has ended, and needs no slots

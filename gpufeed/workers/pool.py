@@ -13,25 +13,21 @@ from __future__ import annotations
 
 import os
 import select
-import signal
-import socket
-import subprocess
-import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import cycle
-from pathlib import Path
-from typing import Any
 
-from gpufeed.errors import ReaderError, ReaderTimeout, WorkerDied
-from gpufeed.workers.boxes import RECORD_NBYTES, Inbox, Outbox, Record, Returns
+from gpufeed.errors import ReaderTimeout, WorkerDied
+from gpufeed.workers.boxes import Inbox, Outbox
 from gpufeed.workers.frames import Entry, Kind
 from gpufeed.workers.payload import Payload
+from gpufeed.workers.process import Worker, cannot_start
+from gpufeed.workers.records import RECORD_NBYTES, Record, Returns
 from gpufeed.workers.segment import MAX_SLOTS, Segment, require_free
-from gpufeed.workers.worker import CLOSE_GRACE_S, Setup, pack_setup
+from gpufeed.workers.worker import CLOSE_GRACE_S
 
 __all__ = ["Arrival", "Pool"]
 
@@ -43,10 +39,6 @@ _SELF = -1
 START_TIMEOUT_S = 60.0
 # Enough for a worker to start with; its segment grows as it needs.
 _MIN_FREE_NBYTES = 4 << 20
-# What the user's own environment does not say. Where NumPy brings OpenBLAS, a thread a core waits
-# for work in a busy loop first, for tens of milliseconds: all of them, in each worker that starts.
-_ENVIRONMENT = {"OPENBLAS_THREAD_TIMEOUT": "4"}
-_ROOT = str(Path(__file__).parents[2])
 
 
 class Pool:
@@ -59,7 +51,8 @@ class Pool:
         has_tasks: Whether samples are sent to them.
 
     Raises:
-        ReaderError: There is not enough shared memory, or no Python to start.
+        ReaderError: There is not enough shared memory, no Python to start, or nothing to start it
+            with: open files, processes, memory.
     """
 
     def __init__(
@@ -69,6 +62,9 @@ class Pool:
         self.stage = stage
         self.tasks: Outbox | None = None
         self._max_entries = max_entries
+        # Workers share the slots of tasks, half of them: what is on its way must have room, too.
+        # And each slot that samples keep here is a mapping, and a descriptor, of this process.
+        self._max_views = MAX_SLOTS // 2 // num_workers
         self._begin_s = time.monotonic()
         self._is_closed = False
         self._owner = os.getpid()
@@ -76,7 +72,7 @@ class Pool:
         self._ending = threading.RLock()
         self._tasks: _Tasks | None = None
         self._fds: list[int] = []
-        self._workers: list[_Worker] = []
+        self._workers: list[Worker] = []
         self._inbox = Inbox([], [])
         self._local: deque[Entry] = deque()
         self._poll = select.poll()
@@ -88,26 +84,28 @@ class Pool:
             self._poll.register(self._notices, select.POLLIN)
             if has_tasks:
                 self._tasks = _Tasks(stage, self._pipe(), self._pipe())
+            tasks = None if self._tasks is None else self._tasks.inherited
             for number in range(num_workers):
-                worker = _Worker(stage, number, results_end, self._pipe(), self._tasks)
+                worker = Worker(stage, number, results_end, self._pipe(), tasks)
                 self._workers.append(worker)
                 self._poll.register(worker.sentinel, select.POLLIN)
             self._inbox = Inbox(
                 [worker.segment for worker in self._workers],
                 [worker.returns for worker in self._workers],
+                max_views=self._max_views,
                 max_together=max_entries,
             )
-        except BaseException:
+        except BaseException as error:
             self.close()
             self.release()
+            if isinstance(error, OSError):
+                raise cannot_start(stage, error) from error
             raise
 
     def give_work(self, payloads: Sequence[Payload]) -> None:
         """Let the workers begin, each with its own payload, or all with the only one."""
         for worker, payload in zip(self._workers, cycle(payloads), strict=False):
-            # Of the slots that all share, half: what is on its way must have room, too.
-            max_views = MAX_SLOTS // 2 // len(self._workers)
-            worker.begin(payload, self._max_entries, max_views)
+            worker.begin(payload, self._max_entries, self._max_views)
         if self._tasks is not None:
             self.tasks = self._tasks.outbox(self._max_entries, payloads[0])
             self._close_fds(self._tasks.of_workers)
@@ -257,7 +255,7 @@ class Pool:
             arrivals[-1] = record.sender, entries[-1], record.nbytes
         return arrivals
 
-    def _bury(self, worker: _Worker) -> Iterator[Arrival]:
+    def _bury(self, worker: Worker) -> Iterator[Arrival]:
         """Yield what a worker that has ended left behind, and why it ended if it should not have.
 
         It may have ended in the middle of filling a frame; every complete entry counts.
@@ -298,106 +296,3 @@ class _Tasks:
             max_entries=max_entries,
             encode=payload.encode,
         )
-
-
-class _Worker:
-    """One worker, from outside."""
-
-    def __init__(
-        self, stage: str, number: int, results: int, returns: tuple[int, int], tasks: _Tasks | None
-    ) -> None:
-        self.number = number
-        self.num_frames = 0
-        self.is_done = False
-        returns_end, self.returns = returns
-        self.inherited = [returns_end]
-        self._results_end = results
-        self._tasks = tasks
-        self._control, theirs = socket.socketpair()
-        self.segment = Segment.create(stage)
-        shared = [theirs.fileno(), self.segment.fileno(), results, returns_end]
-        shared += [] if tasks is None else tasks.inherited
-        with theirs:
-            self.process = _start(theirs.fileno(), shared)
-        # Where there are no pidfds, the end of the socket that nobody else holds does.
-        has_pidfd = hasattr(os, "pidfd_open")
-        self._pidfd = os.pidfd_open(self.process.pid) if has_pidfd else -1
-        self.sentinel = self._pidfd if has_pidfd else self._control.fileno()
-
-    def begin(self, payload: Payload, max_entries: int, max_views: int) -> None:
-        """Tell it what to do."""
-        setup = Setup(
-            argv=list(sys.argv),
-            sender=self.number,
-            segment=self.segment.fileno(),
-            records=self._results_end,
-            returns=self.inherited[0],
-            tasks=None if self._tasks is None else self._tasks.inherited,
-            max_entries=max_entries,
-            payload=payload.data,
-            modules=payload.modules,
-            max_views=max_views,
-        )
-        with suppress(BrokenPipeError, ConnectionResetError):  # dead already, as `receive` will see
-            self._control.sendall(pack_setup(setup))
-
-    def is_starting(self) -> bool:
-        """Whether it has not yet said that it is ready."""
-        return self.segment.status().number == -2
-
-    def doing(self) -> str:
-        """Say what it is doing, as it said itself."""
-        status = self.segment.status()
-        if status.number < 0:
-            return "starting" if status.number == -2 else "before its first sample"
-        return f"{'at' if status.is_making else 'after'} sample {status.number}"
-
-    def obituary(self) -> str:
-        """Say how it ended, once it has."""
-        code = self.process.wait()
-        if code >= 0:
-            how = f"exited with status {code}"
-        else:
-            how = f"was killed by {signal.Signals(-code).name}"
-            how += " (as the system does when memory runs out)" if code == -signal.SIGKILL else ""
-        return f"worker {self.process.pid} {how}, {self.doing()}"
-
-    def hang_up(self) -> None:
-        """Close what it waits for."""
-        with suppress(OSError):  # it has hung up itself
-            self._control.shutdown(socket.SHUT_WR)  # its own end stays: it is how its end is seen
-
-    def end(self, deadline: float) -> None:
-        """Wait until it has ended, and from ``deadline`` on make it."""
-        if self.process.returncode is not None:
-            return
-        poll = select.poll()
-        poll.register(self.sentinel, select.POLLIN)
-        if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
-            self.process.kill()
-        self.process.wait()
-
-    def release(self) -> None:
-        self._control.close()
-        self.segment.close()
-        if self._pidfd >= 0:
-            pidfd, self._pidfd = self._pidfd, -1
-            os.close(pidfd)
-
-
-def _start(control_fd: int, shared: Sequence[int]) -> subprocess.Popen[bytes]:
-    if not sys.executable:
-        raise ReaderError("worker processes need sys.executable to be a Python, got none")
-    path = [_ROOT, *(entry or os.getcwd() for entry in sys.path)]
-    code = (
-        f"__import__('sys').path[:] = {path!r}; "
-        f"__import__('gpufeed.workers.worker', fromlist=['main']).main({control_fd})"
-    )
-    flags: Any = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-    return subprocess.Popen(
-        [sys.executable, *flags, "-c", code],
-        stdin=subprocess.DEVNULL,
-        pass_fds=shared,
-        process_group=0,
-        env={**_ENVIRONMENT, **os.environ},
-    )

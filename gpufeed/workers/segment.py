@@ -105,8 +105,12 @@ class Segment:
     def create(cls, name: str) -> Segment:
         """Return a new, empty segment; ``name`` is what process listings show of it."""
         fd = _nameless_file(name)
-        os.ftruncate(fd, _STATUS_NBYTES)
-        segment = cls(fd)
+        try:
+            os.ftruncate(fd, _STATUS_NBYTES)
+            segment = cls(fd)
+        except OSError:
+            os.close(fd)
+            raise
         segment._status[0] = -2
         return segment
 
@@ -128,10 +132,21 @@ class Segment:
         return slot
 
     def map(self, slot: Slot) -> mmap.mmap:
-        """Return the mapping of a slot, always the same one."""
+        """Return the mapping of a slot, always the same one.
+
+        Raises:
+            ReaderError: The system refuses.
+        """
         found = self._maps.get(slot.offset)
         if found is None:
-            found = self._maps[slot.offset] = mmap.mmap(self._fd, slot.nbytes, offset=slot.offset)
+            try:
+                found = mmap.mmap(self._fd, slot.nbytes, offset=slot.offset)
+            except OSError as error:  # each mapping of Python's has a descriptor of its own
+                raise ReaderError(
+                    f"{slot.nbytes} bytes of shared memory cannot be mapped: {error}; let this "
+                    "process open more files (ulimit -n), or read fewer samples ahead"
+                ) from error
+            self._maps[slot.offset] = found
         return found
 
     def view(self, slot: Slot) -> memoryview:

@@ -3,8 +3,8 @@
 It is given everything over one socket, on whose other end the parent lives: when that end closes,
 for whatever reason, the worker ends too, if necessary in the middle of the user's own code.
 
-Ctrl-C is the parent's to handle. A worker is in a process group of its own, so the terminal does
-not tell it, and it ignores who does.
+Ctrl-C is the parent's to handle. A worker is in a session of its own, so the terminal does not tell
+it, and it ignores who does.
 """
 
 from __future__ import annotations
@@ -22,13 +22,15 @@ from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
 from gpufeed.checks import samples_of
-from gpufeed.workers.boxes import RECORD_NBYTES, Inbox, Outbox, Record, Returns
+from gpufeed.workers.boxes import Inbox, Outbox
 from gpufeed.workers.frames import Entry, Kind
 from gpufeed.workers.payload import Payload
+from gpufeed.workers.records import RECORD_NBYTES, Record, Returns
 from gpufeed.workers.segment import Segment
 
 __all__ = [
     "CLOSE_GRACE_S",
+    "STATUS_HUNG_UP",
     "MapSamples",
     "ReadSamples",
     "Setup",
@@ -40,6 +42,9 @@ __all__ = [
 
 # How long a worker that is no longer wanted may take to end by itself.
 CLOSE_GRACE_S = 0.1
+
+# The exit status of a worker whose parent has hung up.
+STATUS_HUNG_UP = 1
 
 _LENGTH = struct.Struct("<q")
 
@@ -222,6 +227,7 @@ def open_plain(reader: Callable[[], Iterable[Any]], skip: int) -> Iterator[Any]:
 def main(control_fd: int) -> None:
     """Run what the parent asks for; the whole life of a worker."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # whatever the parent does with its children
     setup = _receive_setup(control_fd)
     if setup is None:
         return
@@ -282,4 +288,4 @@ def _end_with_parent(control_fd: int, outbox: Outbox) -> None:
             threads.close_live_channels()
         time.sleep(CLOSE_GRACE_S)
     finally:
-        os._exit(1)
+        os._exit(STATUS_HUNG_UP)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gpufeed.errors import ReaderError
 from gpufeed.workers import segment as segments
-from gpufeed.workers.boxes import RECORD_NBYTES, Inbox, Outbox, Record, Returns, mapping_of
+from gpufeed.workers.boxes import Inbox, Outbox, mapping_of
 from gpufeed.workers.frames import (
     BUFFER_ALIGNMENT,
     MIN_BUFFER_NBYTES,
@@ -24,6 +24,7 @@ from gpufeed.workers.frames import (
     encode_error,
     read_entries,
 )
+from gpufeed.workers.records import RECORD_NBYTES, Record, Returns
 from gpufeed.workers.segment import (
     MAX_SLOTS,
     MAX_UNSENT,

@@ -1,0 +1,157 @@
+"""How processes end: what is known of it, and what goes with them."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import select
+import signal
+import subprocess
+from contextlib import contextmanager
+
+import pytest
+from support.readers import counting
+
+from gpufeed import reader as rd
+from gpufeed.errors import ReaderError, WorkerDied
+from gpufeed.workers.ending import end_session, exit_status
+
+
+@pytest.fixture
+def ignored_children():
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGCHLD, before)
+
+
+@pytest.mark.parametrize(("script", "status"), [("exit 0", 0), ("exit 3", 3), ("kill -9 $$", -9)])
+def test_a_status_is_told_as_often_as_it_is_asked_for(script, status):
+    process = subprocess.Popen(["sh", "-c", script])
+    assert [exit_status(process), exit_status(process)] == [status, status]
+
+
+def test_where_nobody_keeps_a_status_it_is_not_known(ignored_children):
+    process = subprocess.Popen(["sh", "-c", "exit 3"])
+    assert exit_status(process) is None
+    end_session(process, unless=())
+
+
+def test_a_command_that_may_have_failed_is_an_error(ignored_children):
+    lines = iter(rd.PipeReader(["sh", "-c", "echo 1; exit 3"]))
+    assert next(lines) == "1"
+    with pytest.raises(ReaderError, match="whether it failed is not known where SIGCHLD is ignor"):
+        next(lines)
+
+
+def test_processes_do_without_their_status(ignored_children):
+    """Commands in them do not have to: what a process ignores is no concern of its workers."""
+    assert list(rd.isolate(rd.PipeReader(["echo", "1"]))) == ["1"]
+
+    def reader():
+        yield 1
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with pytest.raises(WorkerDied, match="how is not known where SIGCHLD is ignored, at sample 1"):
+        list(rd.isolate(reader))
+
+
+@contextmanager
+def watched(pid):
+    """Yield a poll on the end of a process that is no child."""
+    fd = os.pidfd_open(pid)
+    ending = select.poll()
+    ending.register(fd, select.POLLIN)
+    yield ending
+    os.close(fd)
+
+
+@pytest.mark.parametrize("fault", [lambda: os.kill(os.getpid(), 9), lambda: os._exit(3)])
+def test_the_commands_of_a_worker_that_dies_die_with_it(fault):
+    """Those that it had no time to end: a pipeline of a shell, which has a group of its own."""
+    command = rd.PipeReader(["sh", "-c", "echo $$; sleep 100 | cat"])
+
+    def mapper(line):
+        if line is None:
+            fault()
+        return int(line)
+
+    samples = iter(rd.isolate(rd.map_readers(mapper, rd.interleave(command, lambda: [None]))))
+    with watched(next(samples)) as ending:
+        with pytest.raises(WorkerDied):
+            next(samples)
+        assert ending.poll(10_000)
+
+
+def test_a_session_that_has_seen_to_its_end_is_left_alone():
+    leader = subprocess.Popen(
+        ["sh", "-c", "sleep 100 >&- & echo $!; exit 3"],
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    with leader, watched(int(leader.stdout.readline())) as ending:
+        end_session(leader, unless=(3,))
+        assert not ending.poll(0)
+        end_session(leader, unless=())
+        assert ending.poll(10_000)
+
+
+def descriptors():
+    return sorted(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: rd.multiprocess_reader([counting(2), counting(2)]),
+        lambda: rd.xmap_readers(abs, counting(4), 2, 2, processes=True),
+        lambda: rd.PipeReader(["seq", "4"]),
+    ],
+)
+def test_too_few_descriptors_are_an_error_that_says_so(make):
+    before, (soft, hard) = descriptors(), resource.getrlimit(resource.RLIMIT_NOFILE)
+    messages = set()
+    try:
+        for num in range(40):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (len(before) + num, hard))
+            try:
+                assert len(list(make())) == 4
+                break
+            except ReaderError as error:
+                messages.add(str(error))
+            assert descriptors() == before
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert messages
+    assert all(": [Errno 24] Too many open files" in text for text in messages)
+    assert any("cannot be started" in text for text in messages)
+
+
+@pytest.mark.parametrize(
+    ("code", "remedy"),
+    [
+        (errno.EAGAIN, "allow more processes"),
+        (errno.ENOMEM, "free some memory"),
+        (errno.EPERM, ""),
+    ],
+)
+def test_a_process_that_the_system_refuses_is_an_error_that_says_what_to_do(
+    code, remedy, monkeypatch
+):
+    start = subprocess.Popen
+    started = []
+
+    def refuse(*args, **options):
+        if started:
+            raise OSError(code, os.strerror(code))
+        started.append(start(*args, **options))
+        return started[0]
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    with pytest.raises(ReaderError) as caught:
+        list(rd.multiprocess_reader([counting(2), counting(2)]))
+    told = str(caught.value)
+    assert told.startswith("multiprocess_reader: its workers cannot be started: [Errno")
+    assert remedy in told
+    assert told.endswith(", or use fewer processes") == bool(remedy)
+    assert started[0].returncode is not None
