@@ -1,7 +1,8 @@
 """Run the benchmarks: ``python benchmarks [name ...] [--json out.json]``.
 
-A name is a file's, without ``bench_``; no name runs them all. What the machine cannot run is
-reported as skipped, and is no failure.
+A name is a file's, without ``bench_``; no name runs them all. ``name:GPU`` runs only those of its
+cases whose own names begin so. What the machine cannot run is reported as skipped, and is no
+failure.
 """
 
 from __future__ import annotations
@@ -24,19 +25,20 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="also write every round's time to this file")
     parser.add_argument("--rounds", type=int, default=NUM_ROUNDS, help="default %(default)s")
     arguments = parser.parse_args()
-    if unknown := set(arguments.names) - set(names):
+    wanted = dict(each.partition(":")[::2] for each in arguments.names or names)
+    if unknown := set(wanted) - set(names):
         parser.error(f"no benchmark called {', '.join(sorted(unknown))}; there are {names}")
     if arguments.rounds < 2:
         parser.error("--rounds must be at least 2, to have a spread")
 
     results: dict[str, Any] = {"environment": environment(), "benchmarks": {}}
-    for name in arguments.names or names:
-        results["benchmarks"][name] = _run(name, arguments.rounds)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(results, indent=1) + "\n")
+    for name, only in wanted.items():
+        results["benchmarks"][name] = _run(name, only, arguments.rounds)
+        if arguments.json:  # each time, so that a run that is cut short leaves what it has
+            arguments.json.write_text(json.dumps(results, indent=1) + "\n")
 
 
-def _run(name: str, num_rounds: int) -> list[dict[str, Any]] | str:
+def _run(name: str, only: str, num_rounds: int) -> list[dict[str, Any]] | str:
     module = importlib.import_module(f"bench_{name}")
     print(f"== {name}: {(module.__doc__ or '').splitlines()[0]}")
     results = []
@@ -46,6 +48,8 @@ def _run(name: str, num_rounds: int) -> list[dict[str, Any]] | str:
         ):  # of what happens, where that is asked and not how long it takes
             return list(module.table(partial(print, flush=True)))
         for case in module.cases():
+            if not case.name.startswith(only):
+                continue
             measurements = measure(case, num_rounds)
             print(report(case, measurements), flush=True)
             results.append(as_json(case, measurements))

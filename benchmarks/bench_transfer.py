@@ -33,6 +33,10 @@ TOTAL = 1 << 30  # bytes a round
 class EmptyPlan:
     """A batch of ``nbytes`` that somebody else has written already."""
 
+    source = None
+    num_launches = 0
+    is_checked_on_device = False
+
     def __init__(self, nbytes: int) -> None:
         self.wire_nbytes = self.nbytes = nbytes
 
@@ -49,8 +53,8 @@ class EmptyPlan:
     def write(self, wire: list[Any]) -> None:
         """Write nothing."""
 
-    def unpack(self, wire: list[Any], unpacked: list[Any], stream: object) -> None:
-        """Unpack nothing."""
+    def write_table(self, make: Any, number: int, first: int) -> None:
+        """Have nothing unpacked."""
 
     def feed(self, wire: list[Any], unpacked: list[Any], lease: object) -> object:
         """Return what keeps the slab."""

@@ -97,7 +97,7 @@ class Files(Reader[Row]):
         self._run_length = max(
             1, options.block_size // (_RUNS_A_BLOCK * min(options.max_open_files, len(self._names)))
         )
-        named: dict[str, Any] = {"paths": self._names}
+        named: dict[str, Any] = {"names": self._names}
         if options.check:
             named["check"] = True
             if options.skip_policy is not None:

@@ -17,7 +17,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import compress, islice, repeat, takewhile
+from itertools import compress, islice, repeat
 from operator import length_hint
 from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
@@ -280,15 +280,12 @@ class Reader(ABC, Generic[T]):
         """Return text that is equal for readers that yield the same samples in the same order.
 
         Stages that only change how fast samples come return the identity of their source. Seeds
-        are left out: a state carries them, to be compared by value. So is the folder that all
-        ``paths`` of a reader have in common, for a job may go on where its data has been moved to.
+        are left out: a state carries them, to be compared by value.
         """
         parts = [identity_of(source) for source in self.sources]
         for key, value in self.parameters.items():
             if key == "on_error":  # limits decide whether a pass fails, not what it yields
                 parts.append("on_error='skip'")
-            elif key == "paths":
-                parts.append(f"paths={_without_folder(value)!r}")
             elif key not in _NO_PART_OF_IDENTITY:
                 parts.append(f"{key}={value!r}")
         if self.division is not None and self.division.equal:
@@ -488,18 +485,6 @@ def require_readers(owner: str, readers: Sequence[object]) -> None:
     """Refuse to join none."""
     if not readers:
         raise TypeError(f"{owner}.readers must be at least one reader, got none")
-
-
-def _without_folder(paths: Any) -> list[str]:
-    """Return paths, patterns or URLs from where they begin to differ, but each with its name.
-
-    >>> _without_folder(["/data/a/1.csv", "/data/b/1.csv"]), _without_folder(["s3://data/*.csv"])
-    (['a/1.csv', 'b/1.csv'], ['*.csv'])
-    """
-    parts = [str(path).split("/") for path in paths]
-    side_by_side = zip(*(folders[:-1] for folders in parts), strict=False)
-    num_shared = sum(1 for _ in takewhile(lambda names: len(set(names)) == 1, side_by_side))
-    return ["/".join(folders[num_shared:]) for folders in parts]
 
 
 def _name_of(part: object) -> str:

@@ -13,7 +13,6 @@ from gpufeed import creator, formats
 from gpufeed.errors import FieldError, FormatError
 from gpufeed.formats.csv import read_csv
 from gpufeed.reader import Shard, Skip, chain, repeat
-from gpufeed.reader.base import Reader
 
 
 @pytest.fixture
@@ -176,32 +175,6 @@ def test_what_skips_is_another_pipeline(damaged: dict[str, Path]) -> None:
     creator.text_file(damaged["text"], on_error=Skip(max=3)).load_state_dict(state)
     with pytest.raises(RuntimeError, match="fingerprint"):
         creator.text_file(damaged["text"]).load_state_dict(state)
-
-
-def test_a_state_goes_on_where_the_files_have_been_moved_to(tmp_path: Path) -> None:
-    for place, num in (("here/a/1.txt", 3), ("here/b/1.txt", 4), ("there/on/a/1.txt", 3)):
-        (tmp_path / place).parent.mkdir(parents=True)
-        (tmp_path / place).write_text("".join(f"{number}\n" for number in range(num)))
-
-    def reader(*places: str) -> Reader[str]:
-        return creator.text_file([tmp_path / place for place in places])
-
-    state = fresh_state(reader("here/a/1.txt", "here/b/1.txt"), 4)
-    (tmp_path / "here/b").rename(tmp_path / "there/on/b")
-    moved = reader("there/on/a/1.txt", "there/on/b/1.txt")
-    moved.load_state_dict(state)
-    assert list(moved) == ["1", "2", "3"]
-    for others in (["here/a/1.txt"], ["there/on/b/1.txt", "there/on/a/1.txt"]):
-        with pytest.raises(RuntimeError, match="fingerprint"):
-            reader(*others).load_state_dict(state)
-
-
-def fresh_state(reader: Reader[str], num: int) -> dict[str, Any]:
-    """Return the state after some samples."""
-    samples = iter(reader)
-    for _ in range(num):
-        next(samples)
-    return reader.state_dict()
 
 
 def test_a_pipeline_shows_its_part_of_the_files() -> None:

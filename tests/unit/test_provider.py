@@ -459,4 +459,4 @@ def test_a_provider_travels_to_another_process():
 def test_a_provider_is_a_reader_that_shows_its_pipeline():
     reader = counting(20)(["1"], seed=1)
     assert isinstance(reader, Provider)
-    assert repr(reader).startswith("provider(shuffle(files(process, paths=['1']")
+    assert repr(reader).startswith("provider(shuffle(files(process, names=['1']")
