@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import signal
 import subprocess
 import sys
@@ -10,13 +11,14 @@ import textwrap
 import threading
 import time
 
+import numpy as np
 import pytest
 from support.feeding import LateReader, assert_holds, batch, held, make_feeder, make_reader
 from support.readers import BrokenError, Gate, Watched, function_names, taken_until
 
 from gpufeed.device.slabs import Slab
-from gpufeed.device.virtual import virtual_devices, virtual_stream
-from gpufeed.errors import FieldError
+from gpufeed.device.virtual import VirtualBackend, virtual_devices, virtual_stream
+from gpufeed.errors import FieldError, PlaceError
 
 DEPTHS = [0, 1, 3]
 
@@ -151,6 +153,13 @@ class TestBatchDoesNotFit:
     def test_a_reader_that_changes_its_fields(self, place, changed):
         reader = make_feeder(place).decorate_reader(lambda: [batch(0), batch(1), changed])
         assert taken_before(reader(), FieldError)[0] == 2
+
+    @pytest.mark.parametrize("ids", [np.array([0.5]), np.array(["7"]), [b"7"], np.array([2**63])])
+    def test_a_reader_that_changes_its_dtype(self, place, ids):
+        reader = make_feeder(place).decorate_reader(lambda: [batch(0), batch(1), [(ids, 0)]])
+        taken, error = taken_before(reader(), FieldError)
+        assert taken == 2
+        assert "field 'ids', sample 0" in str(error)
 
     def test_on_one_of_many_devices(self):
         with virtual_devices(2):
@@ -355,6 +364,36 @@ class TestInterrupt:
 
 
 class TestDeviceFails:
+    @pytest.mark.parametrize("prefetch", DEPTHS)
+    @pytest.mark.parametrize("memory", ["host_memory", "device_memory"])
+    @pytest.mark.parametrize("isolate", [False, True])
+    def test_a_batch_that_it_has_no_room_for(self, memory, isolate, prefetch, monkeypatch):
+        """The error is its own, what came before arrives, and no later slab is as large."""
+        allocate, limit = getattr(VirtualBackend, memory), 1 << 16
+
+        def allocate_within_limit(backend, nbytes):
+            if nbytes > limit:
+                raise PlaceError(f"{backend.place}: no room for a slab of {nbytes:,} bytes")
+            return allocate(backend, nbytes)
+
+        def make(number):
+            return batch(number) if number != 3 else [(np.zeros(limit // 4, np.int64), number)]
+
+        monkeypatch.setattr(VirtualBackend, memory, allocate_within_limit)
+        # Memory that an isolated reader has written is copied from there, where it is page-locked.
+        monkeypatch.setattr(VirtualBackend, "page_lock", lambda *_: False)
+        with virtual_devices(1, seed=3, jitter=True):
+            feeder = make_feeder("cuda:0")
+            reader = feeder.decorate_reader(
+                make_reader(9, make), isolate=isolate, prefetch=prefetch
+            )
+            taken, error = taken_before(reader(), PlaceError)
+            assert taken == 3
+            assert re.search(r"cuda:0: no room for a slab of 1[\d,]+ bytes", str(error))
+            fits = feeder.decorate_reader(make_reader(9), prefetch=prefetch)
+            for number, feed in enumerate(fits):
+                assert_holds(feed, batch(number))
+
     def test_work_that_fails_on_the_consumers_stream_reaches_the_host(self):
         def fail():
             raise BrokenError
