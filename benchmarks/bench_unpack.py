@@ -12,9 +12,9 @@ Not measured: the transfer (``transfer``), and collating what is sent (``collate
 
 Command: ``python benchmarks unpack``
 
-Last result (2 shared cores of an Intel Xeon, load 2 to 3, Python 3.11.7; no GPU): on the host 82 us a
-batch by a call a field, 56 by a table and one call, of which the table is 11. On a GPU it has not
-been run. With numba-cuda's calls of the driver and of cuda.core left out, a launch takes 70 us
+Last result (2 shared cores of an Intel Xeon, load 2 to 3, Python 3.11.7; no GPU): on the host 82
+us a batch by a call a field, 56 by a table and one call, of which the table is 11. On a GPU it has
+not been run. With numba-cuda's calls of the driver and of cuda.core left out, a launch takes 70 us
 (``convert_values``) to 180 us (``densify_rows``) of the host's time, one of ``unpack_fields`` 60,
 on arrays that were wrapped before 15, and a prepared one 0.3.
 """
