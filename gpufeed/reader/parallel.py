@@ -105,6 +105,7 @@ def xmap_readers(
     Processes do so for any mapper. They are started with a pass and never run the script again:
     the mapper is pickled, by value if it is defined in ``__main__``, and samples go through shared
     memory, arrays without being pickled. An array that arrives is the receiver's to keep or change.
+    Where passes are short, let the processes map many, with a ``repeat(reader)``.
 
     Args:
         mapper: Called by several at once.

@@ -33,12 +33,12 @@ __all__ = ["Inbox", "Outbox", "mapping_of"]
 
 # A frame with so many bytes is done, and frames of so many bytes are sent.
 FRAME_NBYTES = 1 << 16
-_UNSENT_NBYTES = 4 << 20
+_UNSENT_NBYTES = 8 << 20
 
 # Slots given back at once, at most; as one write, they stay in one piece. And bytes of slots that
 # wait for others.
 _MAX_TOGETHER = 16
-_TOGETHER_NBYTES = 8 << 20
+_TOGETHER_NBYTES = 16 << 20
 _FAILED = (Kind.ERROR, Kind.FAILURE)
 
 
