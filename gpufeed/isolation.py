@@ -90,7 +90,7 @@ class _Collated(Reader[CollatedBatch]):
         places: Sequence[Place],
         page_locks: Callable[[], PageLocks],
     ) -> None:
-        super().__init__("collate", reader)
+        super().__init__("plan", reader)
         self._reader, self._plan, self._places = reader, plan, places
         self._page_locks = page_locks
 

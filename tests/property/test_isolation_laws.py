@@ -11,13 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.columns import make_feeder
-from support.elsewhere import collated
+from support.elsewhere import collating_here
 
 from gpufeed.device import virtual_devices
 from gpufeed.device.host import view_at
-from gpufeed.device.pool import StagingPool
 from gpufeed.feeder import DataFeeder
-from gpufeed.grouping import deal
 from gpufeed.testing import assert_equal
 
 SCALED = {"dtype": "float32", "wire_dtype": "uint8", "scale": 0.5, "shift": -1.0}
@@ -70,16 +68,12 @@ def feedings(draw: st.DrawFn) -> tuple[list[dict[str, Any]], list[list[Any]]]:
     return declared, draw(st.lists(st.lists(sample, max_size=4), min_size=1, max_size=3))
 
 
-def fed(feeder: DataFeeder, batches: Any) -> list[dict[str, Any]]:
-    """Return the feeds of plans, on the host."""
-    staging = StagingPool().take(0, feeder.place, None)
-    feeds = []
-    for batch in batches:
-        staging.recycle()
-        feed = staging.deliver(staging.stage(feeder._plan_collated(batch, feeder.place)))
-        feeds.append({name: tensor.to("cpu") for name, tensor in feed.items()})
-    staging.drain()
-    return feeds
+def fed(feeder: DataFeeder, batches: Any, **options: Any) -> list[dict[str, Any]]:
+    """Return the feeds of all steps, on the host, one device after the other."""
+    with collating_here():
+        steps = feeder.decorate_reader(lambda: batches, prefetch=0, **options)
+        feeds = [feed for step in steps for feed in (step if isinstance(step, list) else [step])]
+    return [{name: tensor.to("cpu") for name, tensor in feed.items()} for feed in feeds]
 
 
 def assert_same_feeds(one: list[Any], other: list[Any]) -> None:
@@ -95,24 +89,16 @@ def assert_same_feeds(one: list[Any], other: list[Any]) -> None:
 def test_any_fields(place: str, feeding: tuple[Any, Any]) -> None:
     declared, batches = feeding
     feeder = make_feeder(*declared, place=place)
-    here = [
-        {name: tensor.to("cpu") for name, tensor in feeder.feed(batch).items()} for batch in batches
-    ]
-    assert_same_feeds(fed(feeder, collated(feeder, batches)), here)
+    assert_same_feeds(fed(feeder, batches, isolate=True), fed(feeder, batches))
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(feedings(), st.integers(1, 3))
-def test_any_fields_of_parts_of_a_batch(place: str, feeding: Any, num_parts: int) -> None:
+@given(feedings(), st.integers(2, 3))
+def test_any_fields_that_devices_share(place: str, feeding: Any, num_places: int) -> None:
     declared, batches = feeding
-    feeder = make_feeder(*declared, place=place)
-    samples = [sample for batch in batches for sample in batch]
-    (whole,) = collated(feeder, [samples])
-    here = [
-        {name: tensor.to("cpu") for name, tensor in feeder.feed(part).items()}
-        for part in deal(samples, num_parts)
-    ]
-    assert_same_feeds(fed(feeder, deal(whole, num_parts)), here)
+    feeder = make_feeder(*declared, place=[place] * num_places)
+    how = {"multi_devices": True, "remainder": "split"}
+    assert_same_feeds(fed(feeder, batches, isolate=True, **how), fed(feeder, batches, **how))
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -120,9 +106,14 @@ def test_any_fields_of_parts_of_a_batch(place: str, feeding: Any, num_parts: int
 def test_the_block_is_what_travels(place: str, feeding: Any) -> None:
     declared, batches = feeding
     feeder = make_feeder(*declared, place=place)
-    for batch, samples in zip(collated(feeder, batches), batches, strict=True):
+    with collating_here():
+        reader = feeder.decorate_reader(lambda: batches, isolate=True)
+    for batch, samples in zip(reader._reader.open(0, 0), batches, strict=True):
         plan = feeder._plan(samples, feeder.place)
         memory = np.zeros(plan.wire_nbytes, np.uint8)
         plan.write(plan.wire_arrays(partial(view_at, memory)))
         assert (batch.plan.nbytes, len(batch)) == (plan.nbytes, plan.num_samples)
-        assert batch.plan.source.memory.tolist() == memory.tolist()
+        arrived = batch.plan.wire_arrays(partial(view_at, batch.plan.source.memory))
+        for one, other in zip(arrived, plan.wire_arrays(partial(view_at, memory)), strict=True):
+            assert one.dtype == other.dtype
+            assert one.tobytes() == other.tobytes()

@@ -8,9 +8,15 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
+from support.elsewhere import collating_here
 from support.feeding import LateReader, assert_holds, batch, make_feeder, make_reader
 
-from gpufeed.device.virtual import VirtualStream, virtual_devices, virtual_stream
+from gpufeed.device.virtual import (
+    VirtualBackend,
+    VirtualStream,
+    virtual_devices,
+    virtual_stream,
+)
 
 NUM_DEVICES = 3
 
@@ -45,6 +51,7 @@ class Schedule:
     num_passes: int
     exit_at: int | None
     max_bytes_ahead: int | None
+    isolate: bool
     seed: int
 
 
@@ -74,6 +81,7 @@ def schedules(draw: DrawFn) -> Schedule:
         num_passes=draw(st.integers(1, 2)),
         exit_at=draw(st.sampled_from([None, None, 0, 3, 7])),
         max_bytes_ahead=draw(st.sampled_from([None, 1, 10_000])),
+        isolate=draw(st.booleans()),
         seed=draw(st.integers(0, 1000)),
     )
 
@@ -155,13 +163,15 @@ def test_every_feed_holds_what_was_read(schedule: Schedule) -> None:
     def make(number: int) -> list:
         return batch(number, schedule.sizes[number])
 
-    with virtual_devices(NUM_DEVICES, seed=schedule.seed, jitter=True):
+    with virtual_devices(NUM_DEVICES, seed=schedule.seed, jitter=True), collating_here():
         places = list(schedule.places) if schedule.is_list else schedule.places[0]
         reader = make_feeder(places).decorate_reader(
             make_reader(len(schedule.sizes), make),
             multi_devices=schedule.is_list,
             prefetch=schedule.prefetch,
             max_bytes_ahead=schedule.max_bytes_ahead,
+            isolate=schedule.isolate,
         )
         for _ in range(schedule.num_passes):
             consume(schedule, reader, make)
+            assert VirtualBackend.page_locks.locked == []

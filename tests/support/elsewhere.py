@@ -1,39 +1,39 @@
-"""Collation elsewhere without the other process: what it would send, through the same frames."""
+"""Collation elsewhere without another process: through its shared memory, but in this one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from typing import Any
+from unittest import mock
 
-from gpufeed.collate import BatchPlan, CollatedBatch
-from gpufeed.device.sources import PageLocks
-from gpufeed.feeder import DataFeeder
-from gpufeed.isolation import _Collated, _Collating
-from gpufeed.workers.frames import Kind, encode, read_entries
+from support.way import Way
 
-__all__ = ["carried", "collated"]
+from gpufeed import isolation
+from gpufeed.reader.base import Reader, reading
+from gpufeed.workers.frames import Kind
 
-
-def carried(value: object) -> Any:
-    """Return a value as it arrives: written into a frame, and read from there."""
-    encoded = encode(value)
-    frame = memoryview(bytearray(encoded.nbytes))
-    encoded.write(frame, 0, 0, Kind.VALUE)
-    (entry,) = read_entries(frame, 1, lambda begin, end: frame[begin:end])
-    if entry.kind != Kind.VALUE:
-        raise entry.value
-    return entry.value
+__all__ = ["collating_here"]
 
 
-def collated(
-    feeder: DataFeeder,
-    batches: Iterable[Any],
-    places: Sequence[Any] | None = None,
-    locks: Callable[[], PageLocks] = PageLocks,
-) -> Iterator[CollatedBatch]:
-    """Yield batches as a feeder's parent process gets them."""
-    plan = partial(BatchPlan, feeder._variables, strict=feeder._strict)
-    where = places or feeder.places
-    blocks = _Collating(lambda: batches, plan, feeder._fields, where).open(0, 0)
-    yield from _Collated(lambda: map(carried, blocks), plan, where, locks)
+@contextmanager
+def collating_here() -> Iterator[None]:
+    """Let ``decorate_reader(isolate=True)`` start no process, within a ``with``.
+
+    A slot is written again by the very next batch, if it was given back.
+    """
+    with mock.patch.object(isolation, "isolate", _Here):
+        yield
+
+
+class _Here(Reader[Any]):
+    def __init__(self, reader: Reader[Any], *, buffer_size: int) -> None:
+        super().__init__("here", reader)
+        self._reader = reader
+
+    def open(self, epoch: int, skip: int) -> Iterator[Any]:
+        with closing(Way()) as way, reading(self._reader, epoch, skip) as values:
+            for number, value in enumerate(values, skip):
+                way.outbox.put(number, Kind.VALUE, value, is_last=True)
+                # Nothing here may keep what arrives.
+                yield way.take().pop().value

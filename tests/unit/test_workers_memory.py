@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.way import Way
 
 from gpufeed.errors import ReaderError
 from gpufeed.workers import segment as segments
-from gpufeed.workers.boxes import Inbox, Outbox, mapping_of
+from gpufeed.workers.boxes import Inbox, mapping_of
 from gpufeed.workers.frames import (
     BUFFER_ALIGNMENT,
     MIN_BUFFER_NBYTES,
@@ -24,7 +25,7 @@ from gpufeed.workers.frames import (
     encode_error,
     read_entries,
 )
-from gpufeed.workers.records import RECORD_NBYTES, Record, Returns
+from gpufeed.workers.records import RECORD_NBYTES, Record
 from gpufeed.workers.segment import (
     MAX_SLOTS,
     MAX_UNSENT,
@@ -35,41 +36,6 @@ from gpufeed.workers.segment import (
 )
 
 LARGE = np.arange(MIN_BUFFER_NBYTES, dtype=np.float64)
-
-
-class Way:
-    """An outbox and the inbox that it leads to."""
-
-    def __init__(self, max_entries: int = 100) -> None:
-        records, self.tell = os.pipe()
-        returns, back = os.pipe()
-        self.fds = [records, self.tell, returns, back]
-        self.segment = Segment.create("test")
-        self.records = records
-        self.outbox = Outbox(
-            self.segment, self.tell, Returns(returns), sender=0, max_entries=max_entries
-        )
-        self.inbox = Inbox([self.segment], [back])
-
-    def take(self) -> list:
-        """Open the next frame."""
-        self.inbox.give_back()
-        (record,) = Record.unpack(os.read(self.records, RECORD_NBYTES))
-        return self.inbox.open(record)
-
-    def send(self, *values: object) -> list:
-        for number, value in enumerate(values):
-            self.outbox.put(number, Kind.VALUE, value, is_last=number == len(values) - 1)
-        entries: list = []
-        while len(entries) < len(values):
-            entries += self.take()
-        return [entry.value for entry in entries]
-
-    def close(self) -> None:
-        self.outbox.close()
-        self.segment.close()
-        for fd in self.fds:
-            os.close(fd)
 
 
 @pytest.fixture
