@@ -8,9 +8,10 @@ from itertools import chain
 from typing import Any
 from weakref import WeakSet
 
+from gpufeed.device.host_staging import HostStaging
 from gpufeed.device.slabs import SlabRing
 from gpufeed.device.sources import PageLocks
-from gpufeed.device.staging import DeviceStaging, DeviceStreams, HostStaging, Staging
+from gpufeed.device.staging import DeviceStaging, DeviceStreams, Staging
 from gpufeed.places import CUDAPlace, Place
 
 __all__ = ["StagingPool"]

@@ -67,10 +67,10 @@ class Slab(Generic[MemoryT]):
         is_delivered: Whether the consumer has the slab, or had it.
         is_borrowed: Whether the memory is somebody else's, who gets it back as the lease ends.
         remains: What the last batch says of what it left there for the next one; None if nothing.
-        unpack: Enqueues the kernel that unpacks what was sent there, once it was needed.
     """
 
     __slots__ = (
+        "__weakref__",
         "busy",
         "interface",
         "is_borrowed",
@@ -79,7 +79,6 @@ class Slab(Generic[MemoryT]):
         "nbytes",
         "remains",
         "streams",
-        "unpack",
     )
 
     def __init__(self, memory: MemoryT, *, is_borrowed: bool = False) -> None:
@@ -91,7 +90,6 @@ class Slab(Generic[MemoryT]):
         self.is_delivered = False
         self.is_borrowed = is_borrowed
         self.remains: object | None = None
-        self.unpack: Callable[[bool], None] | None = None
 
     def is_idle(self) -> bool:
         """Return whether the memory may be written at once."""

@@ -137,6 +137,30 @@ class TestPageLocks:
         mapping.close()  # it would raise if an array still viewed it
 
 
+class TestUnpacker:
+    def test_the_kernel_gets_the_slab_and_the_words_of_the_host_themselves(
+        self, backend, monkeypatch
+    ):
+        prepared, launched = [], []
+
+        def prepare(slab, fault, stream):
+            prepared.append((slab, fault, stream))
+            return launched.append
+
+        monkeypatch.setattr(cuda, "prepare_unpack", prepare)
+        memory = cuda._DeviceBytes(SimpleNamespace(ptr=1 << 20), 8192)
+        words = np.zeros(5, np.int64)
+        stream = cuda.CudaStream(0, raw_stream(7))
+        unpack = backend.unpacker(memory, words, stream)
+        ((slab, fault, raw),) = prepared
+        assert (slab.data.ptr, slab.shape, slab.dtype) == (1 << 20, (8192,), np.uint8)
+        assert (fault.data.ptr, fault.shape, fault.dtype) == (words.ctypes.data, (5,), np.int64)
+        assert raw is stream.raw
+        unpack(False)
+        unpack(True)
+        assert launched == [False, True]
+
+
 class TestStreams:
     @pytest.fixture(autouse=True)
     def current(self, monkeypatch):

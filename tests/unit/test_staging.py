@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from support.feeding import raw
 
+from gpufeed.device.host_staging import HostStaging
 from gpufeed.device.pool import StagingPool
 from gpufeed.device.slabs import POISON, RingClosed
-from gpufeed.device.staging import DeviceStaging, HostStaging
+from gpufeed.device.staging import DeviceStaging
 from gpufeed.device.virtual import VirtualStream, virtual_devices, virtual_stream
 from gpufeed.errors import PlaceError
 from gpufeed.kernels.jobs import convert_job, table_shape, write_table
