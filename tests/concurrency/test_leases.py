@@ -416,6 +416,8 @@ class TestBrokenVariants:
             read_late(prefetch=1)
 
     def test_dropping_the_lease_of_a_view(self, monkeypatch):
-        monkeypatch.setattr("gpufeed.device.host_staging.root_view", lambda lease: lease._slab.memory)
+        monkeypatch.setattr(
+            "gpufeed.device.host_staging.root_view", lambda lease: lease._slab.memory
+        )
         with pytest.raises(AssertionError):
             TestHeldFeeds().test_any_view_of_one_keeps_its_values("cpu", "its data")
