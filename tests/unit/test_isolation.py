@@ -6,6 +6,7 @@ import threading
 
 import numpy as np
 import pytest
+from support.elsewhere import collating_here
 from support.feeding import assert_holds, batch, make_feeder, make_reader
 
 from gpufeed.device.virtual import virtual_devices
@@ -127,6 +128,24 @@ class TestState:
         again.load_state_dict(state)
         assert taken + self.labels(again) == wanted
 
+    def test_goes_on_with_the_same_batch_on_the_same_of_several_places(self):
+        with virtual_devices(1):
+            feeder = make_feeder(["cpu", "cuda:0", "cpu"])
+
+            def make():
+                return feeder.decorate_reader(make_reader(12), multi_devices=True, isolate=True)
+
+            feeds = (reader := make())()
+            next(feeds)
+            state = reader.state_dict()
+            feeds.close()
+            (again := make()).load_state_dict(state)
+            for step, feeds in enumerate(again, 1):
+                assert [str(feed.place) for feed in feeds] == ["cpu", "cuda:0", "cpu"]
+                for part, feed in enumerate(feeds):
+                    assert_holds(feed, batch(3 * step + part))
+            assert step == 3
+
 
 class TestFaults:
     def test_a_sample_that_does_not_fit_is_named_with_its_batch(self, place):
@@ -159,6 +178,22 @@ class TestFaults:
         feeder = feeder_of(x={"shape": [1], "wire_dtype": "uint8"})
         with pytest.raises(FieldError, match=r"'x', sample 0.* got 300"):
             list(feeder.decorate_reader(lambda: [[(300,)]], isolate=True))
+
+    @pytest.mark.parametrize("densify", [False, True, "reuse"])
+    def test_an_index_that_is_checked_on_the_device_is_found_there(self, place, densify):
+        with program_guard(Program()):
+            tags = data("tags", [9], layout="sparse_binary", densify=densify)
+            feeder = DataFeeder([tags], place, check_indices="device")
+        told = []
+        for isolate in (False, True):
+            with collating_here():
+                feeds = feeder.decorate_reader(
+                    lambda: [[([1, 2],)], [([3],), ([1, 20],)]], prefetch=0, isolate=isolate
+                )
+            with pytest.raises(FieldError, match=r"'tags', row 1: .* got 20") as caught:
+                list(feeds)
+            told.append(caught.value.__notes__)
+        assert told[0] == told[1]
 
     def test_a_process_that_is_killed_is_named_after_what_it_made(self):
         def read():
