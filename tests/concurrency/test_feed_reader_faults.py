@@ -327,7 +327,7 @@ class TestInterrupt:
         yield
         signal.signal(signal.SIGINT, before)
 
-    def test_while_the_consumer_waits_for_a_feed(self):
+    def test_while_the_consumer_waits_for_a_feed(self, place):
         """The reader itself presses Ctrl-C, while the consumer waits for its second batch."""
 
         def read():
@@ -339,16 +339,16 @@ class TestInterrupt:
             yield batch(1)
 
         interrupted = []
-        reader = make_feeder("cpu").decorate_reader(read)
+        reader = make_feeder(place).decorate_reader(read)
         with pytest.raises(KeyboardInterrupt):
             for _ in reader:
                 pass
         gc.collect()
         assert [int(feed["label"].data[0, 0]) for feed in reader] == [0, 1]
 
-    def test_while_the_producer_waits_for_the_consumer(self):
+    def test_while_the_producer_waits_for_the_consumer(self, place):
         watched = Watched(100)
-        reader = make_feeder("cpu").decorate_reader(watched_batches(watched), prefetch=1)
+        reader = make_feeder(place).decorate_reader(watched_batches(watched), prefetch=1)
 
         def train():
             for _ in reader:
