@@ -99,6 +99,7 @@ class BatchPlan:
         self._fields: list[tuple[str, PlannedField]] = []
         self._reusing: list[ReusedField] = []
         wire: list[Section] = []
+        num_jobs = 0
         for variable, samples in zip(variables, columns, strict=True):
             field: PlannedField
             if not variable.is_sparse:
@@ -107,16 +108,16 @@ class BatchPlan:
             elif variable.densify == "reuse":
                 field = ReusedField(variable, samples, place, check_indices)
                 self._reusing.append(field)
+                num_jobs += field.num_late
             else:
                 field = SparseField(variable, samples, place, check_indices)
             self._fields.append((variable.name, field))
+            num_jobs += field.has_job
             wire += field.wire
-        num_late = sum(field.num_late for field in self._reusing)
-        num_jobs = num_late + sum(field.has_job for _, field in self._fields)
-        self.num_launches = bool(num_jobs) + bool(num_late)
+        self.num_launches = bool(num_jobs) + bool(self._reusing)
         table = [(table_shape(num_jobs), _TABLE_DTYPE)] if num_jobs else []
-        placed, self.wire_nbytes = lay_out(table + wire, 0)
-        self._table, self._wire = placed[: len(table)], placed[len(table) :]
+        self._table, end = lay_out(table, 0)
+        self._wire, self.wire_nbytes = lay_out(wire, end)
         end = self.wire_nbytes
         for _, field in self._fields:
             if field.unpacked:
