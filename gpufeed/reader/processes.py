@@ -167,7 +167,8 @@ class _Merged(Reader[T]):
         return None if None in counts else sum(count or 0 for count in counts)
 
     def identity(self) -> str:
-        return f"multiprocess_reader({', '.join(map(identity_of, self.sources))})"
+        """Return the identity of the `interleave` that yields the same in order."""
+        return f"interleave({', '.join(map(identity_of, self.sources))})"
 
     def unrepeatable(self) -> str | None:
         return None if self._order else "delivers samples as they come; pass order=True"

@@ -303,6 +303,9 @@ def test_ordered_merge_takes_one_of_each_in_turn_and_resumes_anywhere():
 
     expected = in_turn(lengths)
     assert list(merged()) == expected
+    here = rd.interleave(*(tagged(tag, num) for tag, num in enumerate(lengths)))
+    assert list(here) == expected
+    merged().load_state_dict(here.state_dict())
     for skip in (4, 11, 99):
         assert list(merged().open(0, skip)) == expected[skip:]
 
