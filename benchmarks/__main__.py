@@ -10,6 +10,8 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import sys
+import traceback
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,10 +34,17 @@ def main() -> None:
         parser.error("--rounds must be at least 2, to have a spread")
 
     results: dict[str, Any] = {"environment": environment(), "benchmarks": {}}
+    failed = []
     for name, only in wanted.items():
-        results["benchmarks"][name] = _run(name, only, arguments.rounds)
+        try:
+            results["benchmarks"][name] = _run(name, only, arguments.rounds)
+        except Exception:  # noqa: BLE001 - said here, and by the exit code, when the others have run
+            traceback.print_exc()
+            failed.append(name)
         if arguments.json:  # each time, so that a run that is cut short leaves what it has
             arguments.json.write_text(json.dumps(results, indent=1) + "\n")
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
 
 
 def _run(name: str, only: str, num_rounds: int) -> list[dict[str, Any]] | str:
