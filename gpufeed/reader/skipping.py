@@ -110,6 +110,12 @@ class Skipped:
         last = range(ordinal, ordinal + num_samples)[-NUM_ORDINALS:]
         self.ordinals.extend(last)
 
+    def go_back_to(self, before: Skipped) -> None:
+        """Forget what was counted since `before` was copied: it will be read again."""
+        self.count = before.count
+        self.ordinals.clear()
+        self.ordinals.extend(before.ordinals)
+
     def totals(self) -> tuple[int, ...]:
         """Return the count, as a `Counter`."""
         return (self.count,)

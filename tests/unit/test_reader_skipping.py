@@ -10,7 +10,16 @@ from support.readers import BrokenError, counting, taken_until
 
 import gpufeed as gf
 from gpufeed.errors import FieldError
-from gpufeed.reader import Skip, batch, buffered, chain, firstn, map_readers, repeat
+from gpufeed.reader import (
+    Skip,
+    batch,
+    buffered,
+    chain,
+    firstn,
+    interleave,
+    map_readers,
+    repeat,
+)
 from gpufeed.reader.skipping import NUM_ORDINALS, SkipLog, Skipped, skip_policy
 
 
@@ -141,6 +150,23 @@ def test_resuming_runs_again_and_counts_again():
     assert again.skipped() == {"count": 2, "ordinals": [1, 4]}
     again.set_epoch(5)
     assert again.skipped()["count"] == 2  # of the last pass
+
+
+def test_readers_that_are_read_again_from_the_beginning_count_once():
+    """As one ends before its share, what was skipped of the others is found by reading."""
+
+    def make():
+        return interleave(
+            map_readers(fail_on(1, 8), counting(9), on_error="skip"), map_readers(abs, counting(2))
+        )
+
+    reader = make()
+    samples = iter(reader)
+    assert [next(samples) for _ in range(7)] == [0, 0, 2, 1, 3, 4, 5]
+    again = make()
+    again.load_state_dict(reader.state_dict())
+    assert list(again) == [6, 7]
+    assert again.skipped() == {"count": 2, "ordinals": [1, 8]}
 
 
 def test_limits_are_no_part_of_the_fingerprint_but_skipping_is():
