@@ -102,6 +102,9 @@ class Outbox:
             kind: Of the entry, a `Kind`.
             value: The sample, or the exception.
             is_last: Whether the writer will do something else before it writes again.
+
+        Raises:
+            Exception: What a `WrittenInPlace` raises; then nothing of it is sent.
         """
         kind, encoded = self._encoded(number, kind, value)
         with self._lock:

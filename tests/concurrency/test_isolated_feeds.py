@@ -225,6 +225,22 @@ class TestEnds:
             next(feeds)
         assert VirtualBackend.page_locks.locked == []
 
+    def test_a_process_that_is_killed_while_it_writes(self, prefetch):
+        class Death:
+            def __index__(self):
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        def read():
+            yield from map(batch, range(3))
+            yield [(np.arange(1000), Death())]
+
+        feeds = isolated(read, prefetch=prefetch)()
+        for number in range(3):
+            assert_holds(next(feeds), batch(number))
+        with pytest.raises(WorkerDied):
+            next(feeds)
+        assert VirtualBackend.page_locks.locked == []
+
     def test_a_reader_that_raises_with_copies_in_flight(self, prefetch):
         def read():
             yield from map(batch, range(5))
