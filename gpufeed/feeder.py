@@ -49,8 +49,9 @@ class DataFeeder:
             rules); False converts dense fields as the reference does (`gpufeed.loose`).
         check_indices: ``"host"`` looks at the indices of sparse fields while they are collated.
             ``"device"`` leaves that to the kernel that reads them: an index outside ``[0, dim)`` is
-            left out of dense rows, and is an error with the step, or with a later one or at the
-            end of the pass where the device is that far behind.
+            left out of dense rows, and is an error with its step. Where the consumer is a stream,
+            so that nobody waits for the device, it is one with a later step, or at the end of the
+            pass; of the last steps before a pass is left early nobody is told.
 
     Attributes:
         feed_names: The keys of a feed, in order.
