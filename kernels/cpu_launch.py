@@ -26,9 +26,9 @@ __all__ = ["Array", "compiled", "in_parts", "inlined"]
 Array = npt.NDArray[Any]
 T = TypeVar("T")
 
-# Of the output, for one thread. With less, starting a thread costs more than it saves: two made
-# 16 MiB as fast as one and 39 MiB in 0.7 of the time, on two cores that share their memory's
-# bandwidth (benchmarks/bench_densify.py).
+# Of the output, for one thread. With less, starting a thread costs about what it saves: two made
+# 16 MiB in 0.9 to 1.0 of one's time, 39 and 64 MiB in 0.7, on two cores that share one core's
+# bandwidth (benchmarks/bench_densify.py); where others are at work there they save nothing.
 PART_NBYTES = 16 << 20
 
 _at_work = threading.Lock()
