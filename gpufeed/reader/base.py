@@ -321,10 +321,13 @@ class Reader(ABC, Generic[T]):
 
     def counters(self) -> tuple[Counter, ...]:
         """Return what this stage counts in a pass that `open` begins."""
-        return (self._skipped,)
+        return (self._skipped,) if "on_error" in self.parameters else ()
 
     def start_skipping(self, policy: Skip) -> SkipLog:
-        """Return the log of what this stage skips in a pass that `open` begins."""
+        """Return the log of what this stage skips in a pass that `open` begins.
+
+        Only for a stage that has ``on_error`` among its parameters.
+        """
         return SkipLog(self.name, policy, self._skipped)
 
     def world_size(self) -> int:
