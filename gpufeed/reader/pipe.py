@@ -162,6 +162,8 @@ class _Command:
         # A pipe is buffered, which the type of `Popen.stdout` does not say.
         self.output = cast("io.BufferedReader", self._process.stdout)
         self.end = finalize(self, _end, self._owner, self._process, self._errors)
+        # At exit its thread group closes it: killed by anyone else, it would be one that failed.
+        self.end.atexit = False
 
     def __str__(self) -> str:
         return f"PipeReader of {shlex.join(self._arguments)}"

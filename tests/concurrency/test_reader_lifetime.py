@@ -171,18 +171,20 @@ def test_closing_from_another_thread_ends_the_pass_where_a_sample_is_awaited(pip
 def test_a_thread_that_still_takes_samples_at_exit_ends_in_silence():
     """It does not go on as if it had come to the end of the data."""
     script = """
-import threading
-import gpufeed as gf
-from gpufeed import reader as rd
-
-first = threading.Event()
+import atexit, threading
 
 def take():
     for _ in rd.buffered(rd.PipeReader(["sh", "-c", "echo 7; exec sleep 100"]), 2):
         first.set()
     print("the end of the data")
 
-threading.Thread(target=take, daemon=True).start()
+first, thread = threading.Event(), threading.Thread(target=take, daemon=True)
+atexit.register(thread.join)  # after the hooks of what is imported below
+
+import gpufeed as gf
+from gpufeed import reader as rd
+
+thread.start()
 first.wait()
 """
     ended = subprocess.run(
