@@ -32,26 +32,24 @@ CLEAR_NBYTES = 64
 # Words of these add like the values: whole numbers wrap, and words of 16 bits are halves.
 WORDS_ADD_LIKE = tuple(np.dtype(name) for name in ("int8", "uint8", "int32", "int64", "float16"))
 
-# What an entry does to its place: sets it to the only value, to its own, or adds that.
-SET, PUT, ADD = range(3)
-
 
 @inlined
 def _scatter(
     offsets: Any,
     indices: Any,
     values: Any,
-    how: int,
+    adds: bool,
     first: int,
     last: int,
     dim: int,
     flat: Any,
-) -> Any:
+) -> int:
     """Write the entries of rows ``first:last`` into ``flat``, which begins with ``first``.
 
     Returns the last entry that is outside its row, or -1.
     """
     outside = -1
+    step = 1 if values.size > 1 else 0  # one value may stand for all
     for row in range(first, last):
         start = np.uint64((row - first) * dim)
         for k in range(offsets[row], offsets[row + 1]):
@@ -60,25 +58,21 @@ def _scatter(
             j = np.uint64(indices[k])
             if j >= np.uint64(dim):
                 outside = k
-            elif how == ADD:
+            elif adds:
                 flat[start + j] = combined(flat[start + j], values[k])
-            elif how == PUT:
-                flat[start + j] = values[k]
             else:
-                flat[start + j] = values[0]
+                flat[start + j] = values[k * step]
     return outside
 
 
 @inlined
 def _fill(
-    offsets: Any, indices: Any, values: Any, how: int, first: int, last: int, dim: int, flat: Any
+    offsets: Any, indices: Any, values: Any, adds: bool, first: int, last: int, dim: int, flat: Any
 ) -> Any:
     """Do as `_scatter` does, which is compiled for each way apart and asks no entry for it."""
-    if how == ADD:
-        return _scatter(offsets, indices, values, ADD, first, last, dim, flat)
-    if how == PUT:
-        return _scatter(offsets, indices, values, PUT, first, last, dim, flat)
-    return _scatter(offsets, indices, values, SET, first, last, dim, flat)
+    if adds:
+        return _scatter(offsets, indices, values, True, first, last, dim, flat)
+    return _scatter(offsets, indices, values, False, first, last, dim, flat)
 
 
 @inlined
@@ -100,7 +94,7 @@ def _ask_for(offsets: Any, indices: Any, row: int, dim: int, flat: Any) -> None:
 
 @inlined
 def _densify_in_cache(
-    offsets: Any, indices: Any, values: Any, how: int, step: int, out: Any
+    offsets: Any, indices: Any, values: Any, adds: bool, step: int, out: Any
 ) -> int:
     rows, dim = out.shape
     flat = out.reshape(rows * dim)
@@ -110,14 +104,14 @@ def _densify_in_cache(
         sweep = flat[first * dim : last * dim]
         for i in range(sweep.size):  # compiled to a memset, sooner than a slice's assignment
             sweep[i] = 0
-        bad = _fill(offsets, indices, values, how, first, last, dim, sweep)
+        bad = _fill(offsets, indices, values, adds, first, last, dim, sweep)
         outside = max(outside, bad)
     return outside
 
 
 @inlined
 def _densify_past_cache(
-    offsets: Any, indices: Any, values: Any, how: int, step: int, scratch: Any, out: Any
+    offsets: Any, indices: Any, values: Any, adds: bool, step: int, scratch: Any, out: Any
 ) -> int:
     rows, dim = out.shape
     flat = out.reshape(rows * dim)
@@ -126,7 +120,7 @@ def _densify_past_cache(
         last = min(first + step, rows)
         sweep = flat[first * dim : last * dim]
         if sweep.size <= scratch.size:
-            bad = _fill(offsets, indices, values, how, first, last, dim, scratch)
+            bad = _fill(offsets, indices, values, adds, first, last, dim, scratch)
             stream_copy(scratch[: sweep.size], sweep)
             for row in range(first, last):
                 _clear(offsets, indices, row, dim, scratch, (row - first) * dim)
@@ -134,7 +128,7 @@ def _densify_past_cache(
             for begin in range(0, dim, scratch.size):
                 part = sweep[begin : begin + scratch.size]
                 stream_copy(scratch[: part.size], part)
-            bad = _fill(offsets, indices, values, how, first, last, dim, sweep)
+            bad = _fill(offsets, indices, values, adds, first, last, dim, sweep)
         outside = max(outside, bad)
     return outside
 
@@ -144,7 +138,7 @@ def _densify(
     offsets: Array,
     indices: Array,
     values: Array,
-    how: int,
+    adds: bool,
     step: int,
     scratch: Array,
     out: Array,
@@ -154,8 +148,8 @@ def _densify(
     Returns the last entry outside its row, or -1.
     """
     if scratch.size:
-        return _densify_past_cache(offsets, indices, values, how, step, scratch, out)
-    return _densify_in_cache(offsets, indices, values, how, step, out)
+        return _densify_past_cache(offsets, indices, values, adds, step, scratch, out)
+    return _densify_in_cache(offsets, indices, values, adds, step, out)
 
 
 @compiled
@@ -163,7 +157,7 @@ def _densify_again(
     offsets: Array,
     indices: Array,
     values: Array,
-    how: int,
+    adds: bool,
     old_offsets: Array,
     old_indices: Array,
     out: Array,
@@ -178,7 +172,7 @@ def _densify_again(
             _ask_for(offsets, indices, row + 1, dim, flat)
         start = row * dim
         _clear(old_offsets, old_indices, row, dim, flat, start)
-        bad = _fill(offsets, indices, values, how, row, row + 1, dim, flat[start:])
+        bad = _fill(offsets, indices, values, adds, row, row + 1, dim, flat[start:])
         outside = max(outside, bad)
     return outside
 
@@ -195,10 +189,10 @@ def densify_rows(
 ) -> None:
     """Write CSR rows as dense ones: ``out[i, indices[k]] += values[k]`` over zeros."""
     dtype = out.dtype
-    how = SET if values is None else PUT if assume_unique else ADD
+    adds = values is not None and not assume_unique
     # One kernel for each dtype of out, instead of one for each pair.
     given = np.ones(1, dtype) if values is None else values.astype(dtype, copy=False)
-    if how != ADD or dtype in WORDS_ADD_LIKE:
+    if not adds or dtype in WORDS_ADD_LIKE:
         given, out = as_words(given, given.size), as_words(out, *out.shape)
     cuts, old_cuts, old_indices = offsets.astype(indices.dtype, copy=False), None, None
     if previous is not None and previous[1].size * CLEAR_NBYTES < out.nbytes:
@@ -208,7 +202,7 @@ def densify_rows(
     step = max(1, sweep_nbytes // max(1, out.shape[1] * out.itemsize))
 
     def make(first: int, last: int) -> Any:
-        rows = cuts[first : last + 1], indices, given, how
+        rows = cuts[first : last + 1], indices, given, adds
         if old_cuts is not None:
             return _densify_again(*rows, old_cuts[first : last + 1], old_indices, out[first:last])
         scratch = np.zeros(sweep_nbytes // out.itemsize if is_streamed else 0, out.dtype)
