@@ -43,6 +43,7 @@ __all__ = [
     "reading",
     "require_callable",
     "require_readers",
+    "skipped_by_now",
 ]
 
 T = TypeVar("T")
@@ -394,6 +395,21 @@ def counters_of(reader: AnyReader[Any]) -> list[Counter]:
     """Return what the stages of any reader count, in an order that is the same for its copies."""
     stages = reader.stages() if isinstance(reader, Reader) else ()
     return [counter for stage in stages for counter in stage.counters()]
+
+
+def skipped_by_now(reader: AnyReader[Any]) -> Callable[[], None]:
+    """Return what takes the counts of skipped samples of any reader back to what they are now.
+
+    For who opens it again in the same pass, once nothing reads what was opened before.
+    """
+    stages = reader.stages() if isinstance(reader, Reader) else ()
+    counts = [(stage._skipped, stage._skipped.copy()) for stage in stages]
+
+    def go_back() -> None:
+        for skipped, before in counts:
+            skipped.go_back_to(before)
+
+    return go_back
 
 
 def identity_of(reader: AnyReader[Any]) -> str:

@@ -14,7 +14,7 @@ from itertools import chain, islice
 from typing import Any, Protocol, runtime_checkable
 
 from gpufeed.device.threads import close_iterator
-from gpufeed.reader.base import AnyReader, Reader, drain, reading
+from gpufeed.reader.base import AnyReader, Reader, drain, reading, skipped_by_now
 from gpufeed.reader.blocks import emptied
 
 __all__ = ["OpensRows", "reading_samples"]
@@ -54,6 +54,7 @@ def reading_samples(
         return
     # A plain function drains what it skips, so that what it yields can as well be seen before.
     skipped = skip if isinstance(reader, Reader) and not reader.is_columnar else 0
+    forget_skipped = skipped_by_now(reader)
     with reading(reader, epoch, skipped) as source:
         first = list(islice(source, 1))
         if not skipped or (first and not _is_columnar(first[0])):
@@ -61,12 +62,15 @@ def reading_samples(
             return
     # Record batches were skipped as if each were one sample; or there is nothing behind so many,
     # of which kind ever. At the beginning stands what tells.
+    forget_peeking = skipped_by_now(reader)
+    forget_skipped()
     with reading(reader, epoch, 0) as source:
         first = list(islice(source, 1))
         if first and _is_columnar(first[0]):
             yield _without(first, source, skip)
-        else:
-            yield iter(()), False
+            return
+    forget_peeking()
+    yield iter(()), False
 
 
 def _without(first: list[Any], source: Iterator[Any], skip: int) -> tuple[Iterator[Any], bool]:

@@ -11,7 +11,6 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from copy import deepcopy
 from fractions import Fraction
 from itertools import chain, cycle, islice
 from numbers import Real
@@ -30,6 +29,7 @@ from gpufeed.reader.base import (
     drain,
     reading,
     require_readers,
+    skipped_by_now,
 )
 from gpufeed.reader.blocks import emptied
 
@@ -109,14 +109,14 @@ class _Merge(Reader[T]):
 
     def open(self, epoch: int, skip: int) -> Iterator[T]:
         """Skip the share of each reader, if all readers are long enough for that."""
-        counted = [(stage._skipped, deepcopy(stage._skipped)) for stage in self.stages()]
+        forget_skipped = skipped_by_now(self)
         with ExitStack() as stack:
             sources = self._open_beyond(stack, epoch, self._shares(epoch, skip)) if skip else None
             if sources is not None:
                 yield from _merge(sources, self._choices(epoch, skip))
                 return
-            for skipped, before in counted:
-                skipped.go_back_to(before)
+            stack.close()  # before anything is forgotten, which threads still may count
+            forget_skipped()
             sources = [stack.enter_context(reading(each, epoch, 0)) for each in self.sources]
             merged = _merge(sources, self._choices(epoch, 0))
             drain(merged, skip)

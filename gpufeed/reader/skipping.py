@@ -110,6 +110,10 @@ class Skipped:
         last = range(ordinal, ordinal + num_samples)[-NUM_ORDINALS:]
         self.ordinals.extend(last)
 
+    def copy(self) -> Skipped:
+        """Return what is counted by now; threads that read ahead may be adding to it."""
+        return Skipped(self.count, self.ordinals.copy())
+
     def go_back_to(self, before: Skipped) -> None:
         """Forget what was counted since `before` was copied: it will be read again."""
         self.count = before.count

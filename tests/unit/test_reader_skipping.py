@@ -169,6 +169,22 @@ def test_readers_that_are_read_again_from_the_beginning_count_once():
     assert again.skipped() == {"count": 2, "ordinals": [1, 8]}
 
 
+@pytest.mark.parametrize("num", range(6))
+def test_batches_count_once_what_was_skipped_also_where_nothing_is_left_to_read(num):
+    def make():
+        skipping = map_readers(fail_on(1, 8), counting(11), on_error="skip")
+        return batch(batch(skipping, 2), 1)
+
+    reader = make()
+    samples = iter(reader)
+    for _ in range(num):
+        next(samples, None)
+    again = make()
+    again.load_state_dict(reader.state_dict())
+    assert list(again) == list(make())[num:]
+    assert again.skipped() == {"count": 2, "ordinals": [1, 8]}
+
+
 def test_limits_are_no_part_of_the_fingerprint_but_skipping_is():
     state = map_readers(abs, counting(3), on_error="skip").state_dict()
     map_readers(abs, counting(3), on_error=Skip(max=3)).load_state_dict(state)
