@@ -179,7 +179,8 @@ class Outbox:
     def _free_slot(self, nbytes: int) -> Slot | None:
         """Return a slot that holds ``nbytes``; None once the other side is gone."""
         offsets, num_seen = self.returns.offsets, -1
-        is_there = True
+        # Between two frames that are sent together, a system call would let the thread send one.
+        is_there = self._num_unsent > 0 or self.returns.read(wait=False)
         while is_there and not self._is_closed:
             # The last one first: what was used a moment ago is still in the caches.
             for index in range(len(offsets) - 1, -1, -1):
