@@ -14,15 +14,15 @@ Not measured: more workers than cores, samples of many small objects, and the co
 
 Command: ``python benchmarks processes``
 
-Last result (virtual machine, 2 cores shared with other work, load 3 to 4, Python 3.11.7): first
-sample after 51 ms from `isolate`, 50 ms from one process of `xmap_readers` and from two, and 125 ms
-where the process imports NumPy to make an array; a Python that does nothing took 45 ms. Leaving
-takes 107 ms, of which 100 are the grace that a worker has to end by itself. A batch of 1 MiB takes
-199 us (134 in a quieter run), 3.4 times a copy and 11 times less than `multiprocessing.Queue`: both
-missed. In processor time it is 195 us, of both processes, to 55 of the copy. A mapper that holds
-the GIL takes 1.31 to 1.34 times the two bare processes with 64 samples ahead and 1.11 to 1.16 with
-256, by wall time that varies by a third; in processor time 1.32 and 1.19, so 0.9 of the floor is
-missed by either. Arrays of 256 KiB take 94 us, torch's DataLoader 10.7 times as long.
+Last result (virtual machine, 2 cores shared with other work, load 3 to 7, Python 3.11.7, seven
+rounds): first sample after 59 ms from `isolate`, 58 ms from one process of `xmap_readers`, 67 ms
+from two, and 125 ms where the process imports NumPy to make an array; a Python that does nothing
+took 42 ms. Leaving takes 108 ms, of which 100 are the grace that a worker has to end by itself. A
+batch of 1 MiB takes 144 us, 2.8 times a copy and 14 times less than `multiprocessing.Queue`: both
+missed. In processor time it is 155 us, of both processes, to 51 of the copy. A mapper that holds
+the GIL takes 1.3 times the two bare processes with 64 samples ahead and 1.2 with 256, by wall time
+that varies by a third; in processor time 1.39 and 1.29, so 0.9 of the floor is missed by either.
+Arrays of 256 KiB take 148 us, torch's DataLoader 8.7 times as long.
 """
 
 from __future__ import annotations
