@@ -143,6 +143,14 @@ def _single(memory: Memory, code: int, start: int, i: int) -> Any:
 
 
 @callable_from_kernels
+def _half(memory: Memory, code: int, start: int, i: int) -> Any:
+    """Return element ``i`` as float16, rounded once; whole numbers in its range fit float32."""
+    if code == FLOAT64:
+        return np.float16(memory[F64][(start >> 3) + i])
+    return np.float16(_single(memory, code, start, i))
+
+
+@callable_from_kernels
 def _convert(memory: Memory, job: int, first: int, step: int) -> None:
     table = memory[I64]
     source, code = table[job + SOURCE], table[job + SOURCE_TYPE]
@@ -166,7 +174,7 @@ def _convert(memory: Memory, job: int, first: int, step: int) -> None:
                 single = single * memory[F32][(scale >> 2) + c] + memory[F32][(shift >> 2) + c]
             memory[F32][(out >> 2) + i] = single
         else:
-            half = np.float16(_single(memory, code, source, i))
+            half = _half(memory, code, source, i)
             if scale != NONE:
                 # Factor and term are rounded to float16 too, but calculated with in float32.
                 factor = np.float32(np.float16(memory[F32][(scale >> 2) + c]))

@@ -151,6 +151,18 @@ def test_reference_is_cuda(given):
     assert unpacked(reference, *given) == unpacked_on_device(*given)
 
 
+def test_a_double_becomes_half_in_one_rounding():
+    """By way of float32 these would be ties, and the third one infinite."""
+    values = np.array([1 + 2**-11 + 2**-30, 2**-25 + 2**-60, 65520 - 2**-30])
+    builder = Builder(1)
+    source, target = builder.add(values), builder.add(np.zeros(3, np.float16))
+    builder.jobs.append((0, convert_job(source, None, None, target)))
+    content, _ = expected = unpacked(reference, builder.slab(), has_late=False)
+    assert np.frombuffer(content[-8:-2], np.float16).tolist() == [1 + 2**-10, 2**-24, 65504]
+    assert unpacked(cpu, builder.slab(), has_late=False) == expected
+    assert unpacked_on_device(builder.slab(), has_late=False) == expected
+
+
 @FEW
 @given(slabs(outside=True))
 def test_an_index_outside_its_row_is_noted_and_writes_nothing(given):
