@@ -167,12 +167,11 @@ class FeedReader(Reader[Feeds]):
         if step is None:
             return []
         producer.budget.release(step.nbytes)
-        feeds = [
-            staging.deliver(staged, stream)
-            for staging, staged, stream in zip(
-                producer.stagings, step.staged, self._options.streams, strict=False
-            )
-        ]
+        ways = zip(producer.stagings, step.staged, self._options.streams, strict=False)
+        try:
+            feeds = [staging.deliver(staged, stream) for staging, staged, stream in ways]
+        finally:
+            step.staged.clear()  # or the traceback of a fault would keep what was not delivered
         if self._static:
             feeds = [
                 slot.update(feed, staging.consumers(stream))

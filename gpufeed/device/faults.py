@@ -75,8 +75,11 @@ class Faults:
         Raises:
             FieldError: There is one.
         """
-        if not self.is_known(number):
-            return
+        if self.is_known(number):
+            raise self._forgotten()  # no local variable: it would keep itself, and all frames
+
+    def _forgotten(self) -> FieldError:
+        """Return what is noted as an error, and forget it."""
         batch, field, row, index, dim = self.words.tolist()
         error = FieldError(
             f"field {self._names[field]!r}, row {row}: expected indices in [0, {dim}), got {index}"
@@ -84,4 +87,4 @@ class Faults:
         if self._first_step is not None:
             error.add_note(f"in step {self._first_step + batch - 1 - self.first} of this pass")
         self.open()
-        raise error
+        return error

@@ -313,6 +313,8 @@ class DeviceStaging:
         """Make the consumer's stream wait for the feed, or the host where that is the consumer."""
         assert staged.ready is not None
         consumers = self.consumers(stream)
+        # Comes first: the traceback of what is raised below keeps the slab as a feed does.
+        self.device_ring.deliver(staged.lease, *consumers)
         if not consumers:
             staged.ready.synchronize()
         if self._faults.is_known(staged.number):
@@ -320,7 +322,6 @@ class DeviceStaging:
             self._faults.raise_until(staged.number)
         for consumer in consumers:
             consumer.wait(staged.ready)
-        self.device_ring.deliver(staged.lease, *consumers)
         return staged.feed
 
     def finish(self) -> None:

@@ -103,6 +103,28 @@ def test_the_next_pass_works_and_so_does_the_one_after_an_early_end(prefetch):
     assert [content(feed) for feed in reader] == good
 
 
+@pytest.mark.parametrize("keeps_errors", [True, False])
+@pytest.mark.parametrize("place", ["cuda:0", ["cuda:0", "cuda:1", "cuda:0"]])
+def test_errors_take_no_slabs_from_later_passes(place, keeps_errors):
+    """Neither those that are kept, as a notebook does, nor those that wait for the collector."""
+    errors = []
+    reader = make_feeder(place).decorate_reader(
+        lambda: batches(0), multi_devices=isinstance(place, list), prefetch=1
+    )
+    gc.disable()
+    try:
+        for _ in range(5):
+            with pytest.raises(FieldError) as caught:
+                next(reader())
+            errors += [caught.value] * keeps_errors
+            del caught
+        num_slabs = reader.stats().num_slabs
+    finally:
+        gc.enable()
+    if not keeps_errors:
+        assert num_slabs <= 2 * 3 * len(reader._places)  # on devices, and page-locked
+
+
 def test_an_error_after_a_resume_names_the_step_of_the_pass():
     reader = make_feeder("cuda:0").decorate_reader(lambda: batches(6))
     steps = reader()
