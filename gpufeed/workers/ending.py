@@ -45,13 +45,14 @@ def end_session(leader: subprocess.Popen[bytes], *, unless: Collection[int]) -> 
     ended = _ended(leader) if leader.returncode is None and hasattr(os, "waitid") else None
     if ended is None or (ended.si_code == os.CLD_EXITED and ended.si_status in unless):
         return
-    for _ in range(_MAX_SWEEPS):
-        members = list(_members(leader.pid))
-        for pid in members:
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
-        if not members:
-            return
+    with suppress(OSError):  # no descriptor may be left to look with
+        for _ in range(_MAX_SWEEPS):
+            members = list(_members(leader.pid))
+            for pid in members:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            if not members:
+                return
 
 
 def _ended(process: subprocess.Popen[bytes]) -> os.waitid_result | None:
