@@ -41,6 +41,9 @@ _MAX_TOGETHER = 16
 _TOGETHER_NBYTES = 16 << 20
 _FAILED = (Kind.ERROR, Kind.FAILURE)
 
+# What samples keep, or kept, of slots whose pass goes on or is over: each has a descriptor.
+_viewed: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
+
 
 class Outbox:
     """Writes samples into frames, and tells the other side about them.
@@ -273,10 +276,10 @@ class Inbox:
 
         def take(begin: int, end: int) -> memoryview | bytearray:
             nonlocal owner, owned
-            if len(views) >= self._max_views:
-                # A copy: whoever keeps all samples must not keep all slots.
-                return bytearray(frame[begin:end])
             if owner is None:
+                if len(views) >= self._max_views or not _may_view(segment.map(slot)):
+                    # A copy: whoever keeps all samples must not keep all slots.
+                    return bytearray(frame[begin:end])
                 owner = _owner(segment, slot)
                 owned = memoryview(owner).cast("B")
             return owned[begin:end]
@@ -328,7 +331,17 @@ def _owner(segment: Segment, slot: Slot) -> Any:
     """
     owner = _bytes_of(slot.nbytes).from_buffer(mapping := segment.map(slot))
     owner.mapping = mapping
+    _viewed.add(mapping)
     return owner
+
+
+def _may_view(mapping: mmap.mmap) -> bool:
+    """Return whether a slot may be kept: its descriptor is one of those, or some are left."""
+    import resource
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    is_unlimited = limit == resource.RLIM_INFINITY
+    return is_unlimited or len(_viewed) < limit // 4 or mapping in _viewed
 
 
 def mapping_of(buffer: memoryview | bytearray) -> mmap.mmap | None:

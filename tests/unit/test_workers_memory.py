@@ -6,6 +6,7 @@ import gc
 import os
 import pickle
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -408,6 +409,24 @@ def test_whoever_keeps_every_array_gets_copies_in_the_end(way):
     assert way.segment.num_slots <= MAX_SLOTS // 2 + 2  # one is on its way, and one comes back
     assert all(array[7] == LARGE[7] + number for number, array in enumerate(kept))
     kept[-1][0] = 1.0  # a copy is the receiver's too
+
+
+def test_and_gets_them_sooner_where_earlier_passes_keep_the_descriptors(way, monkeypatch):
+    def send(way, num):
+        return [block for _ in range(num) for _, block in way.send(Ascending(1000))]
+
+    def num_views(blocks):
+        return sum(mapping_of(block) is not None for block in blocks)
+
+    monkeypatch.setattr("gpufeed.workers.boxes._viewed", weakref.WeakSet())
+    monkeypatch.setattr("resource.getrlimit", lambda _: (40, 40))  # a quarter of them
+    earlier = Way()
+    kept = send(earlier, 7)
+    earlier.close()
+    more = send(way, 7)
+    assert (num_views(kept), num_views(more)) == (7, 3)
+    del kept, more
+    assert num_views(send(way, 12)) == 10
 
 
 def test_a_sample_larger_than_a_slot_gets_a_larger_one(way):
