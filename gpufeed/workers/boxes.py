@@ -87,7 +87,11 @@ class Outbox:
         self._lock = threading.RLock()
         self._wanted: SimpleQueue[bool] = SimpleQueue()
         self._thread = threading.Thread(target=self._send_early, name="gpufeed-send", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except BaseException:  # a Ctrl-C, perhaps, while it starts: nobody else can end it
+            self._wanted.put(False)
+            raise
 
     def say_ready(self) -> None:
         """Say that the process has started and has what it needs."""

@@ -17,7 +17,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from itertools import cycle
 
 from gpufeed.errors import ReaderTimeout, WorkerDied
@@ -96,8 +96,7 @@ class Pool:
                 max_together=max_entries,
             )
         except BaseException as error:
-            self.close()
-            self.release()
+            self.__exit__()
             if isinstance(error, OSError):
                 raise cannot_start(stage, error) from error
             raise
@@ -182,15 +181,16 @@ class Pool:
             if os.getpid() != self._owner:
                 return  # a fork: the workers go on for the process that started them
             deadline = time.monotonic() + CLOSE_GRACE_S
-            for worker in self._workers:
-                worker.hang_up()
-            self._inbox.say_over()
-            if self._tasks is not None:
-                self._tasks.end(len(self._workers))
-            for worker in self._workers:
-                worker.end(deadline)
-            if self.tasks is not None:
-                self.tasks.close()
+            with ExitStack() as rest:  # all of it, also where Ctrl-C is pressed while one is awaited
+                if self.tasks is not None:
+                    rest.callback(self.tasks.close)
+                for worker in self._workers:
+                    rest.callback(worker.end, deadline)
+                for worker in self._workers:
+                    worker.hang_up()
+                self._inbox.say_over()
+                if self._tasks is not None:
+                    self._tasks.end(len(self._workers))
 
     def release(self) -> None:
         """Close everything that `close` left, once no thread uses it; idempotent."""
@@ -205,8 +205,10 @@ class Pool:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        self.close()
-        self.release()
+        try:
+            self.close()
+        finally:
+            self.release()
 
     def _pipe(self) -> tuple[int, int]:
         ends = os.pipe()

@@ -16,6 +16,7 @@ from support.readers import counting
 from gpufeed import reader as rd
 from gpufeed.errors import ReaderError, WorkerDied
 from gpufeed.workers.ending import end_session, exit_status
+from gpufeed.workers.process import Worker
 
 
 @pytest.fixture
@@ -156,3 +157,41 @@ def test_a_process_that_the_system_refuses_is_an_error_that_says_what_to_do(
     assert remedy in told
     assert told.endswith(", or use fewer processes") == bool(remedy)
     assert started[0].returncode is not None
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: rd.multiprocess_reader([counting(2), counting(2)]),
+        lambda: rd.xmap_readers(abs, counting(4), 2, 2, processes=True),
+    ],
+)
+@pytest.mark.parametrize("num_started", [1, 2])
+def test_an_interrupt_while_one_worker_is_awaited_leaves_no_other_behind(
+    make, num_started, monkeypatch
+):
+    """Ctrl-C pressed once more, and of two workers the second may not even have started."""
+    list(make())
+    before = descriptors()
+    workers, ended = [], []
+    start, end = Worker.__init__, Worker.end
+
+    def start_some(worker, *args):
+        if len(workers) == num_started:
+            raise KeyboardInterrupt
+        start(worker, *args)
+        workers.append(worker.process)
+
+    def end_interrupted(worker, deadline):
+        end(worker, deadline)
+        ended.append(worker)
+        if len(ended) == 1:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Worker, "__init__", start_some)
+    monkeypatch.setattr(Worker, "end", end_interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        list(make())
+    assert descriptors() == before
+    assert len(ended) == num_started
+    assert all(process.returncode is not None for process in workers)
