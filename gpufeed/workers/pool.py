@@ -181,7 +181,8 @@ class Pool:
             if os.getpid() != self._owner:
                 return  # a fork: the workers go on for the process that started them
             deadline = time.monotonic() + CLOSE_GRACE_S
-            with ExitStack() as rest:  # all of it, also where Ctrl-C is pressed while one is awaited
+            # All of it, also where Ctrl-C is pressed while one of them is awaited.
+            with ExitStack() as rest:
                 if self.tasks is not None:
                     rest.callback(self.tasks.close)
                 for worker in self._workers:
