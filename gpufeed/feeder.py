@@ -51,7 +51,8 @@ class DataFeeder:
             ``"device"`` leaves that to the kernel that reads them: an index outside ``[0, dim)`` is
             left out of dense rows, and is an error with its step. Where the consumer is a stream,
             so that nobody waits for the device, it is one with a later step, or at the end of the
-            pass; of the last steps before a pass is left early nobody is told.
+            pass; nobody is told of the last steps before a pass is left early, or of the last
+            `feed`.
 
     Attributes:
         feed_names: The keys of a feed, in order.
