@@ -65,6 +65,7 @@ CLOSE_TIMEOUT_S = 1.0
 
 _is_exiting = False
 _live: WeakSet[ThreadGroup] = WeakSet()
+_ending: WeakSet[Generator[object, None, None]] = WeakSet()  # by `close_within`
 # Reentrant: the garbage collector may run a finalizer that starts a pass while this is held.
 _live_lock = threading.RLock()
 
@@ -110,6 +111,9 @@ class ThreadGroup:
         self._generators = _waiting_generators()
         with _live_lock:
             _live.add(self)
+            is_late = any(_frame_of(each) in self._generators for each in _ending)
+        if is_late:
+            self._close_channels()
 
     def start(self, role: str, open_source: Callable[[], Iterable[T]], channel: Channel[T]) -> None:
         """Run ``open_source()`` on a new thread, item by item into ``channel``.
@@ -255,15 +259,23 @@ def _waiting_generators() -> set[int]:
 def close_within(generator: Generator[object, None, None]) -> bool:
     """Close what was opened while ``generator`` ran, which runs on another thread.
 
+    A stage that had just come to its end wakes nobody: what is opened after it is closed, too.
+
     Returns:
         Whether there was anything: else that thread is in the user's own code.
     """
-    frame = id(cast("GeneratorType[object, None, None]", generator).gi_frame)
+    frame = _frame_of(generator)
     with _live_lock:
         groups = [group for group in _live if frame in group._generators]
+        if groups:
+            _ending.add(generator)
     for group in groups:
         group._close_channels()
     return bool(groups)
+
+
+def _frame_of(generator: Generator[object, None, None]) -> int:
+    return id(cast("GeneratorType[object, None, None]", generator).gi_frame)
 
 
 def close_live_channels() -> list[ThreadGroup]:

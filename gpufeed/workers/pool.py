@@ -105,9 +105,12 @@ class Pool:
         """Let the workers begin, each with its own payload, or all with the only one."""
         for worker, payload in zip(self._workers, cycle(payloads), strict=False):
             worker.begin(payload, self._max_entries, self._max_views)
-        if self._tasks is not None:
-            self.tasks = self._tasks.outbox(self._max_entries, payloads[0])
-            self._close_fds(self._tasks.of_workers)
+        with self._ending:
+            if self._is_closed:
+                return
+            if self._tasks is not None:
+                self.tasks = self._tasks.outbox(self._max_entries, payloads[0])
+                self._close_fds(self._tasks.of_workers)
         self._close_fds([fd for worker in self._workers for fd in worker.inherited])
 
     def tell(self, entry: Entry) -> None:

@@ -168,6 +168,39 @@ def test_closing_from_another_thread_ends_the_pass_where_a_sample_is_awaited(pip
     assert (state["delivered"], state["over"]) == (1, False)
 
 
+NEXT = {
+    "buffered": rd.buffered(counting(3), 1),
+    "xmap_readers": rd.xmap_readers(abs, counting(3), 2, 1),
+    "processes": rd.xmap_readers(abs, counting(3), 2, 1, processes=True),
+    "isolate": rd.isolate(counting(3)),
+    "a command": rd.PipeReader(["seq", "3"]),
+}
+
+
+@pytest.mark.parametrize("stage", NEXT)
+def test_closing_where_one_stage_ends_keeps_the_next_from_going_on(stage, monkeypatch):
+    monkeypatch.setattr("gpufeed.device.threads.CLOSE_TIMEOUT_S", 30.0)
+    gate, taken = Gate(), []
+
+    def source():
+        try:
+            yield 1
+            yield 2
+        finally:
+            gate.wait()
+
+    reader = rd.chain(rd.firstn(rd.buffered(source, 1), 1), NEXT[stage])
+    thread = threading.Thread(target=lambda: taken.extend(reader()))
+    thread.start()
+    gate.wait_for_arrival()
+    reader.close()
+    gate.open()
+    thread.join(10)
+    assert taken == [1]
+    assert not reader._position.is_over
+    assert len(list(reader)) == 4
+
+
 def test_a_thread_that_still_takes_samples_at_exit_ends_in_silence():
     """It does not go on as if it had come to the end of the data."""
     script = """
