@@ -1,9 +1,9 @@
 """What does it cost to widen, scale and narrow what travels, against copying it?
 
 Method: ``convert_values`` of bytes to float32 and float16, with one factor and with one a channel,
-into an output that is used again, against NumPy's ``multiply(..., out=)`` and ``add`` and
-PyTorch's; the floor is a memset of the output. ``narrow_values`` of int64 ids to int32 (cast and
-range check in one) against NumPy's minimum, maximum and cast. Sums are compared first. Then the
+into an output that is used again, against NumPy's ``multiply(..., out=)`` and ``add``, PyTorch's
+and TensorFlow's; the floor is a memset of the output. ``narrow_values`` of int64 ids to int32 (cast
+and range check in one) against NumPy's minimum, maximum and cast. Sums are compared first. Then the
 same conversion on a GPU, by events.
 
 Not measured: reading the output afterwards, and the transfer that the narrower dtype shortens.
@@ -86,6 +86,13 @@ def _convert_case(images: Array, dtype: str) -> Case:
     else:
         tensor, kind = torch.from_numpy(images), getattr(torch, dtype)
         contestants["PyTorch"] = lambda: tensor.to(kind).mul_(SCALE).add_(SHIFT).numpy()
+    try:
+        import tensorflow as tf
+    except ImportError:
+        pass
+    else:
+        given, factor, term = tf.constant(images), tf.cast(SCALE, dtype), tf.cast(SHIFT, dtype)
+        contestants["TensorFlow"] = lambda: tf.cast(given, dtype) * factor + term
     return Case(
         name=f"{IMAGES} uint8 to {dtype}, scaled and shifted",
         contestants=contestants,

@@ -2,13 +2,13 @@
 
 Method: ``densify_rows`` into an output that is used again, with other entries each time (four CSR
 batches in turn, made before), against the memset ``out.fill(0)`` of that output, SciPy's
-``toarray`` (new memory, and into the given), PyTorch's ``to_dense``, and NumPy's fill and fancy
-assignment. Of each contestant `NUM_REPEATS` calls are timed at once, on an output of its own, so
-that all find the caches as they left them themselves. "by what was written" is dirty-slot reuse
-(``previous=``). First the sums of all outputs, weighted by column and by row, are compared with
-those of the entries. Every value is 1, as in binary rows. Shapes are (rows, dim, entries a row),
-float32, int32 indices without duplicates; then time against density, rows and dim. "in threads" is
-with ``NUMBA_NUM_THREADS`` set, where the output is large enough to be shared out.
+``toarray`` (new memory, and into the given), PyTorch's and TensorFlow's ``to_dense``, and NumPy's
+fill and fancy assignment. Of each contestant `NUM_REPEATS` calls are timed at once, on an output of
+its own, so that all find the caches as they left them themselves. "by what was written" is
+dirty-slot reuse (``previous=``). First the sums of all outputs, weighted by column and by row, are
+compared with those of the entries. Every value is 1, as in binary rows. Shapes are (rows, dim,
+entries a row), float32, int32 indices without duplicates; then time against density, rows and dim.
+"in threads" is with ``NUMBA_NUM_THREADS`` set, where the output is large enough to be shared out.
 
 Then the same on a GPU, by events: the memset, CuPy's ``toarray``, PyTorch's ``to_dense``.
 
@@ -104,6 +104,7 @@ def _host_case(shape: tuple[int, int, int], target: str = "") -> Case:
             **_threaded_contestants(shape, batches),
             **_scipy_contestants(shape, batches),
             **_torch_contestants(shape, batches),
+            **_tensorflow_contestants(shape, batches),
         },
         num_units=NUM_REPEATS,
         unit="batch",
@@ -212,6 +213,22 @@ def _torch_contestants(shape: tuple[int, int, int], batches: list[Csr]) -> dict[
         ]
     )
     return {"PyTorch COO to_dense": _repeated(lambda: next(tensors).to_dense())}
+
+
+def _tensorflow_contestants(shape: tuple[int, int, int], batches: list[Csr]) -> dict[str, Any]:
+    try:
+        import tensorflow as tf
+    except ImportError:
+        return {}
+    tensors = cycle(
+        [
+            tf.sparse.SparseTensor(
+                np.stack([np.repeat(np.arange(shape[0]), np.diff(o)), i], axis=1), v, shape[:2]
+            )
+            for o, i, v in batches
+        ]
+    )
+    return {"TensorFlow to_dense": _repeated(lambda: tf.sparse.to_dense(next(tensors)))}
 
 
 def _repeated(work: Callable[[], Any]) -> Callable[[], Any]:

@@ -1,12 +1,12 @@
 """What does it cost to pad ragged rows and to unpad them, against copying what must be moved?
 
 Method: ``pad_rows`` and ``unpad_rows`` between packed rows and a rectangle that is used again,
-against one ``np.copyto`` of the rectangle (padding) or of the packed rows (unpadding), a NumPy
-loop over rows, and for padding PyTorch's ``pad_sequence``, which is given the rows apart and makes
-new memory. ``gather_sequences`` against NumPy's fancy index over rows, ``number_rows`` against
-``np.repeat``, ``mask_rows`` against a comparison with each row's length. Of each contestant
-`NUM_REPEATS` calls are timed at once. Sums weighted by position are compared first. Then padding on
-a GPU, by events, against a copy on the device.
+against one ``np.copyto`` of the rectangle (padding) or of the packed rows (unpadding), a NumPy loop
+over rows, for padding PyTorch's ``pad_sequence``, which is given the rows apart, and for both
+TensorFlow's ragged tensors; these make new memory. ``gather_sequences`` against NumPy's fancy index
+over rows, ``number_rows`` against ``np.repeat``, ``mask_rows`` against a comparison with each row's
+length. Of each contestant `NUM_REPEATS` calls are timed at once. Sums weighted by position are
+compared first. Then padding on a GPU, by events, against a copy on the device.
 
 Not measured: the search for the longest row, and reading the result afterwards.
 
@@ -111,7 +111,20 @@ def _pad_case(shape: tuple[int, ...], values: Array, offsets: Array) -> Case:
     else:
         rows = [from_numpy(values[start:end]) for start, end in pairwise(offsets.tolist())]
         contestants["PyTorch pad_sequence"] = lambda: pad_sequence(rows, batch_first=True)
+    ragged = _tensorflow_ragged()
+    if ragged is not None:
+        tensor = ragged.from_row_splits(values, offsets, validate=False)
+        contestants["TensorFlow to_tensor"] = tensor.to_tensor
     return _case("pad", shape, contestants)
+
+
+def _tensorflow_ragged() -> Any:
+    """Return TensorFlow's class of ragged tensors; None where that is not installed."""
+    try:
+        from tensorflow import RaggedTensor
+    except ImportError:
+        return None
+    return RaggedTensor
 
 
 def _unpad_case(shape: tuple[int, ...], values: Array, offsets: Array) -> Case:
@@ -130,7 +143,16 @@ def _unpad_case(shape: tuple[int, ...], values: Array, offsets: Array) -> Case:
     def by_mask() -> Array:
         return padded[np.arange(shape[1]) < lengths[:, None]]
 
-    contestants = {"np.copyto of the rows": copy, "gpufeed": unpad, "NumPy, by a mask": by_mask}
+    contestants: dict[str, Callable[[], Any]] = {
+        "np.copyto of the rows": copy,
+        "gpufeed": unpad,
+        "NumPy, by a mask": by_mask,
+    }
+    ragged = _tensorflow_ragged()
+    if ragged is not None:
+        contestants["TensorFlow from_tensor"] = lambda: (
+            ragged.from_tensor(padded, lengths=lengths).flat_values
+        )
     return _case("unpad", shape, contestants)
 
 
