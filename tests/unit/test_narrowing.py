@@ -101,7 +101,7 @@ def test_each_batch_travels_as_it_needs():
 
 
 def test_the_host_gets_the_values_without_a_detour(monkeypatch):
-    monkeypatch.setattr("gpufeed.collate.NarrowColumn", None)
+    monkeypatch.setattr("gpufeed.planned.NarrowColumn", None)
     feed = feed_auto(np.array([[1], [2]]), "cpu")
     assert feed["x"].data.tolist() == [[1], [2]]
 
