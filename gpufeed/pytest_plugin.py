@@ -51,13 +51,13 @@ def gpufeed_no_leaks() -> Iterator[None]:
     """
     threads, before = set(threading.enumerate()), {kind: look() for kind, look in _LOOKS.items()}
     yield
-    if set(threading.enumerate()) - threads or any(
-        look() - before[kind] for kind, look in _LOOKS.items()
-    ):
+    left = {kind: look() - before[kind] for kind, look in _LOOKS.items()}
+    if set(threading.enumerate()) - threads or any(left.values()):
         # What only a reference cycle keeps alive, as a traceback does, is not a leak yet.
         gc.collect()
-    left = {"threads": {each.name for each in _surviving(set(threading.enumerate()) - threads)}}
-    left |= {kind: look() - before[kind] for kind, look in _LOOKS.items()}
+        surviving = _surviving(set(threading.enumerate()) - threads)
+        left = {kind: look() - before[kind] for kind, look in _LOOKS.items()}
+        left["threads"] = {each.name for each in surviving}
     for kind, names in left.items():
         if names:
             pytest.fail(f"{kind} left behind: {sorted(names)}", pytrace=False)
@@ -88,9 +88,11 @@ def _shared_memory() -> set[str]:
         for entry in _listed(Path("/proc/self/fd"))
         if (target := _link(entry)).startswith(("/dev/shm/", "/memfd:"))
     }
-    for line in _text(Path("/proc/self/maps")).splitlines():
-        if "/dev/shm/" in line or "/memfd:" in line:
-            found.add(line.split(maxsplit=5)[-1])
+    mapped = _text(Path("/proc/self/maps"))
+    if "/dev/shm/" in mapped or "/memfd:" in mapped:
+        for line in mapped.splitlines():
+            if "/dev/shm/" in line or "/memfd:" in line:
+                found.add(line.split(maxsplit=5)[-1])
     prefix = f"gpufeed-{os.getpid()}-"
     found |= {str(entry) for entry in _listed(Path("/dev/shm")) if entry.name.startswith(prefix)}
     return found
