@@ -21,9 +21,11 @@ at work on them (load 1.8 to 2.9). Of the memset's time fresh rows took 1.03, 0.
 shapes with a target, and 0.77, 0.27 and 0.25 by what was written, where each line that is touched
 has to be waited for (5 to 8 ns); two threads took 0.55 and 0.30 of it from 39 MiB up. SciPy's
 ``toarray`` took 1.1 to 1.2 times as long as gpufeed at 16 MiB, 2 times at 39 and 64 MiB.
-``assume_unique`` made no difference. A
-quiet run, TensorFlow beside it, gave 1.30, 0.65 and 0.45, by what was written 1.05, 0.23 and 0.26;
-there SciPy took 1.0 to 1.2, 2.1 and 2.7 times as long, TensorFlow 2.7, 2.5 and 3.1.
+``assume_unique`` made no difference.
+
+A later, shorter run on quiet cores gave 1.30, 0.65 and 0.45 of the memset at these shapes, and
+1.05, 0.23 and 0.26 by what was written. There SciPy took 1.04, 2.1 and 2.7 times as long as gpufeed
+(into the given output 1.2, 1.8 and 2.4), TensorFlow 2.7, 2.5 and 3.1 times.
 """
 
 from __future__ import annotations

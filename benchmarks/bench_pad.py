@@ -12,10 +12,10 @@ Not measured: the search for the longest row, and reading the result afterwards.
 
 Command: ``python benchmarks pad --json out.json && python benchmarks/plots.py out.json plots``
 
-Last result: ``results/cpu-2core-xeon.json``, on two cores with others at work (load 1.8 to 2.9).
-At 4096 rows of up to 512 numbers padding took 0.95 of the copy's time, unpadding 1.4, gathering
-1.3, numbering 0.7, masking 1.1 (NumPy: 3.6, 29, 11, 0.7, 8.8). Where the copy takes 10 us, a call's
-own 10 to 25 us are most of it: 1.7 to 3.8 times.
+Last result: ``results/cpu-2core-xeon.json``, on two quiet cores. At 4096 rows of up to 512
+numbers padding took 0.9 of the copy's time, unpadding 1.4, gathering 1.4, numbering 0.7, masking
+0.95 (NumPy: 3.5, 30, 11, 0.7, 9; TensorFlow's padding 2.6, its unpadding 34). Where the copy takes
+10 us, a call's own 10 to 30 us are most of it: 1.8 to 3.2 times.
 """
 
 from __future__ import annotations

@@ -35,8 +35,8 @@ def exit_status(process: subprocess.Popen[bytes]) -> int | None:
 def end_session(leader: subprocess.Popen[bytes], *, unless: Collection[int]) -> None:
     """Kill what is left of a session, once its leader has ended and before it is waited for.
 
-    Until then its number stands for this session and no other. Where there is no ``/proc``, what
-    is left is left alone.
+    Until then its number cannot be given to another. Where there is no ``/proc``, what is left is
+    left alone.
 
     Args:
         leader: Of the session.
