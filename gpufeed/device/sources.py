@@ -94,12 +94,13 @@ class Source:
         memory: The bytes; none once they were dropped.
     """
 
-    __slots__ = ("_locks", "_mapping", "memory")
+    __slots__ = ("_is_in_flight", "_locks", "_mapping", "memory")
 
     def __init__(self, memory: HostBytes, mapping: mmap.mmap | None, locks: PageLocks) -> None:
         self.memory = memory
         self._mapping = mapping
         self._locks = locks
+        self._is_in_flight = False
 
     def lock(self, backend: Backend) -> bool:
         """Return whether ``backend`` may copy the bytes from where they are: page-locked."""
@@ -110,9 +111,17 @@ class Source:
         memory[: len(self.memory)] = self.memory
         self.drop()
 
+    def send(self) -> None:
+        """Say that a copy reads the bytes where they are, and keeps them locked, until `drop`."""
+        self._is_in_flight = True
+        self._locks.begin()
+
     def drop(self) -> None:
         """Let the process that wrote the bytes use their place again."""
         self.memory = _NOTHING
+        if self._is_in_flight:
+            self._is_in_flight = False
+            self._locks.end()
 
 
 class InFlight:
@@ -149,7 +158,7 @@ class InFlight:
         if not copied:
             source.drop()
         for event in copied:
-            source._locks.begin()
+            source.send()
             self._sources.append((source, event))
 
     def _drop_oldest(self) -> None:
@@ -158,7 +167,6 @@ class InFlight:
             self._wait(copied)
         finally:
             source.drop()
-            source._locks.end()
 
     def _wait(self, copied: Event) -> None:
         since_s = time.perf_counter()
