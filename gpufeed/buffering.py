@@ -14,7 +14,7 @@ from gpufeed.errors import FieldError
 from gpufeed.kernels.checks import VALUE_DTYPES
 from gpufeed.places import CUDAPlace, Place, PlaceLike, as_place
 from gpufeed.prefetch import FeedOptions, FeedReader
-from gpufeed.reader.base import identity_of
+from gpufeed.reader.stage import identity_of
 from gpufeed.sparse import SparseRows
 from gpufeed.tensor import LoDTensor
 from gpufeed.variables import Variable

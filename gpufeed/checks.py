@@ -7,14 +7,21 @@ text.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from numbers import Real
 from threading import TIMEOUT_MAX
 from typing import Any, TypeGuard, TypeVar
 
 from gpufeed.errors import FieldError, GpufeedError, PlaceError
 
-__all__ = ["number_in_environment", "positive_s", "samples_of", "whole_number"]
+__all__ = [
+    "number_in_environment",
+    "positive_s",
+    "require_callable",
+    "require_readers",
+    "samples_of",
+    "whole_number",
+]
 
 T = TypeVar("T")
 
@@ -69,6 +76,18 @@ def number_in_environment(variable: str, default: int, *, minimum: int = 0) -> i
     if not text.isdecimal() or int(text) < minimum:
         raise PlaceError(f"{variable} must be a whole number >= {minimum}, got {text!r}")
     return int(text)
+
+
+def require_callable(name: str, given: object, remedy: str = "") -> None:
+    """Refuse what is not callable, as the argument that it was given for."""
+    if not callable(given):
+        raise TypeError(f"{name} must be callable, got {given!r}{remedy}")
+
+
+def require_readers(owner: str, readers: Sequence[object]) -> None:
+    """Refuse to join none."""
+    if not readers:
+        raise TypeError(f"{owner}.readers must be at least one reader, got none")
 
 
 def samples_of(reader: Callable[[], Iterable[T]]) -> Iterator[T]:

@@ -19,7 +19,8 @@ from gpufeed.formats import PathLike
 from gpufeed.formats.recordio.content import encode_tensors
 from gpufeed.formats.recordio.layout import Compressor, Dialect
 from gpufeed.formats.recordio.writer import RecordIOWriter
-from gpufeed.reader.base import AnyReader, reading
+from gpufeed.reader.opening import reading
+from gpufeed.reader.stage import AnyReader
 from gpufeed.sparse import SparseRows
 from gpufeed.tensor import LoDTensor
 

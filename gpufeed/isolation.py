@@ -28,8 +28,10 @@ from gpufeed.fields import FieldMap
 from gpufeed.grouping import Batch
 from gpufeed.places import Place
 from gpufeed.planned import CheckIndices
-from gpufeed.reader.base import Reader, identity_of, reading
+from gpufeed.reader.base import Reader
+from gpufeed.reader.opening import reading
 from gpufeed.reader.processes import isolate
+from gpufeed.reader.stage import identity_of
 from gpufeed.sized import Packed, pack, unpack
 from gpufeed.variables import Variable
 from gpufeed.workers.boxes import mapping_of

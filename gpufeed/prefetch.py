@@ -37,8 +37,9 @@ from gpufeed.grouping import Batch, group_batches
 from gpufeed.observe.record import Recorder
 from gpufeed.observe.stats import FeedStats
 from gpufeed.places import Place
-from gpufeed.reader.base import Reader, open_reader
+from gpufeed.reader.base import Reader
 from gpufeed.reader.batch import batch_stats
+from gpufeed.reader.opening import open_reader
 from gpufeed.static import StaticSlot
 
 __all__ = ["FeedOptions", "FeedReader"]

@@ -23,8 +23,9 @@ from gpufeed.grouping import Remainder
 from gpufeed.observe.stats import FeedStats
 from gpufeed.places import CPUPlace, Place, PlaceLike
 from gpufeed.prefetch import FeedReader
-from gpufeed.reader.base import AnyReader, Reader
+from gpufeed.reader.base import Reader
 from gpufeed.reader.batch import Batch, BatchSize
+from gpufeed.reader.stage import AnyReader
 from gpufeed.variables import Program, Variable
 
 __all__ = [

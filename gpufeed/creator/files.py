@@ -21,7 +21,8 @@ from gpufeed.formats import (
     locate,
     resolve,
 )
-from gpufeed.reader.base import Reader, drain, reading
+from gpufeed.reader.base import Reader
+from gpufeed.reader.opening import drain, reading
 from gpufeed.reader.rows import without_rows
 from gpufeed.reader.shard import ShardedReader
 from gpufeed.reader.sharding import ShardLike, as_shard

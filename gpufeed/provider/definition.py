@@ -25,9 +25,10 @@ from gpufeed.provider.options import InputTypes, Options, Settings, call_hook
 from gpufeed.provider.sizes import batch_reaching, checked_size
 from gpufeed.provider.slots import Row, Slots
 from gpufeed.provider.types import CacheType, InputType
-from gpufeed.reader.base import Reader, count_of
+from gpufeed.reader.base import Reader
 from gpufeed.reader.batch import batch
 from gpufeed.reader.cache import cache as keep
+from gpufeed.reader.opening import count_of
 from gpufeed.reader.parallel import buffered
 from gpufeed.reader.shuffle import shuffle
 from gpufeed.reader.skipping import Skip

@@ -23,8 +23,9 @@ from gpufeed.formats.text import read_text
 from gpufeed.provider.checking import Checks
 from gpufeed.provider.options import Options, Settings
 from gpufeed.provider.slots import Row, Slots
-from gpufeed.reader.base import Reader, drain
+from gpufeed.reader.base import Reader
 from gpufeed.reader.blocks import blocks
+from gpufeed.reader.opening import drain
 from gpufeed.reader.position import Position
 
 __all__ = ["FileList", "Files", "Process", "read_file_list"]

@@ -13,8 +13,10 @@ from typing import Any, TypeVar
 
 from gpufeed.checks import whole_number
 from gpufeed.errors import FieldError
-from gpufeed.reader.base import AnyReader, Reader, drain, reading
+from gpufeed.reader.base import Reader
+from gpufeed.reader.opening import drain, reading
 from gpufeed.reader.padding import Filling
+from gpufeed.reader.stage import AnyReader
 from gpufeed.reader.tokens import Measured, cut, measured
 
 __all__ = ["batch_reaching", "checked_size"]

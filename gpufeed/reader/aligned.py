@@ -11,19 +11,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any, TypeVar
 
+from gpufeed.checks import require_callable, require_readers
 from gpufeed.device.threads import close_iterator
 from gpufeed.errors import ComposeNotAligned
-from gpufeed.reader.base import (
-    AnyReader,
-    Reader,
-    counts_of,
-    drain,
-    open_every,
-    require_callable,
-    require_readers,
-)
+from gpufeed.reader.base import Reader
+from gpufeed.reader.opening import counts_of, drain, open_every
 from gpufeed.reader.rng import pass_rng, rng_seed
 from gpufeed.reader.skipping import OnError, Skip, SkipLog, skip_policy
+from gpufeed.reader.stage import AnyReader
 
 __all__ = ["combine", "compose", "map_readers"]
 

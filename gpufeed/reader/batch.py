@@ -14,12 +14,14 @@ from typing import Any, TypeVar
 
 from gpufeed.checks import whole_number
 from gpufeed.errors import FieldError
-from gpufeed.reader.base import AnyReader, Reader, count_of, drain
+from gpufeed.reader.base import Reader
 from gpufeed.reader.blocks import blocks
 from gpufeed.reader.counters import Counter
 from gpufeed.reader.kinds import reading_samples
+from gpufeed.reader.opening import count_of, drain
 from gpufeed.reader.packing import Packer
 from gpufeed.reader.padding import BatchStats
+from gpufeed.reader.stage import AnyReader
 from gpufeed.reader.tokens import Length, Measured, TokenCutter, cut, measured, sorted_by_length
 
 __all__ = ["Batch", "BatchSize", "batch", "batch_stats"]

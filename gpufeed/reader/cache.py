@@ -9,7 +9,9 @@ from typing import TypeVar
 
 from gpufeed.checks import whole_number
 from gpufeed.errors import ReaderError
-from gpufeed.reader.base import AnyReader, Reader, count_of, drain, reading
+from gpufeed.reader.base import Reader
+from gpufeed.reader.opening import count_of, drain, reading
+from gpufeed.reader.stage import AnyReader
 
 __all__ = ["Fake", "cache"]
 

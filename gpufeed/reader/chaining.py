@@ -12,16 +12,10 @@ from itertools import count as count_from
 from itertools import islice
 from typing import TypeVar
 
-from gpufeed.checks import whole_number
-from gpufeed.reader.base import (
-    AnyReader,
-    Reader,
-    count_of,
-    counts_of,
-    drain,
-    reading,
-    require_readers,
-)
+from gpufeed.checks import require_readers, whole_number
+from gpufeed.reader.base import Reader
+from gpufeed.reader.opening import count_of, counts_of, drain, reading
+from gpufeed.reader.stage import AnyReader
 
 __all__ = ["chain", "repeat"]
 

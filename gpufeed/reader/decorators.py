@@ -11,18 +11,11 @@ import sys
 from collections.abc import Callable, Generator, Iterator
 from typing import TypeVar
 
-from gpufeed.checks import whole_number
-from gpufeed.reader.base import (
-    AnyReader,
-    Reader,
-    count_of,
-    drain,
-    open_every,
-    open_reader,
-    reading,
-    require_callable,
-)
+from gpufeed.checks import require_callable, whole_number
+from gpufeed.reader.base import Reader
+from gpufeed.reader.opening import count_of, drain, open_every, open_reader, reading
 from gpufeed.reader.skipping import OnError, Skip, SkipLog, skip_policy
+from gpufeed.reader.stage import AnyReader
 
 __all__ = ["filter", "firstn", "skip", "take_while"]
 

@@ -14,8 +14,9 @@ from itertools import chain, islice
 from typing import Any, Protocol, runtime_checkable
 
 from gpufeed.device.threads import close_iterator
-from gpufeed.reader.base import AnyReader, Reader, drain, reading, skipped_by_now
 from gpufeed.reader.blocks import emptied
+from gpufeed.reader.opening import drain, reading, skipped_by_now
+from gpufeed.reader.stage import AnyReader, Stage
 
 __all__ = ["OpensRows", "reading_samples"]
 
@@ -53,7 +54,7 @@ def reading_samples(
             close_iterator(rows)
         return
     # A plain function drains what it skips, so that what it yields can as well be seen before.
-    skipped = skip if isinstance(reader, Reader) and not reader.is_columnar else 0
+    skipped = skip if isinstance(reader, Stage) and not reader.is_columnar else 0
     forget_skipped = skipped_by_now(reader)
     with reading(reader, epoch, skipped) as source:
         first = list(islice(source, 1))

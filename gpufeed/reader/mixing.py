@@ -19,19 +19,12 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from gpufeed.checks import whole_number
+from gpufeed.checks import require_readers, whole_number
 from gpufeed.errors import FieldError
-from gpufeed.reader.base import (
-    AnyReader,
-    Reader,
-    count_of,
-    counts_of,
-    drain,
-    reading,
-    require_readers,
-    skipped_by_now,
-)
+from gpufeed.reader.base import Reader
 from gpufeed.reader.blocks import emptied
+from gpufeed.reader.opening import count_of, counts_of, drain, reading, skipped_by_now
+from gpufeed.reader.stage import AnyReader
 
 __all__ = ["interleave", "mix"]
 

@@ -18,22 +18,15 @@ from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
-from gpufeed.checks import positive_s, whole_number
+from gpufeed.checks import positive_s, require_callable, whole_number
 from gpufeed.device.channel import Channel, EndOfChannel
 from gpufeed.device.threads import ThreadGroup, run_ahead
 from gpufeed.reader.arranging import Outcome, Outcomes, Window, as_done, in_order
-from gpufeed.reader.base import (
-    AnyReader,
-    Reader,
-    count_of,
-    drain,
-    identity_of,
-    open_reader,
-    reading,
-    require_callable,
-)
+from gpufeed.reader.base import Reader
+from gpufeed.reader.opening import count_of, drain, open_reader, reading
 from gpufeed.reader.rng import PassRng, pass_rng, rng_seed
 from gpufeed.reader.skipping import OnError, Skip, skip_policy
+from gpufeed.reader.stage import AnyReader, identity_of
 from gpufeed.workers.frames import Entry, Kind
 from gpufeed.workers.payload import pack
 from gpufeed.workers.pool import Pool

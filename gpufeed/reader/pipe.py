@@ -25,7 +25,8 @@ from gpufeed.checks import whole_number
 from gpufeed.compression import COMPRESSIONS, damage_of, decompressed
 from gpufeed.device.threads import ThreadGroup, closed_early
 from gpufeed.errors import FieldError, FormatError, MissingFile, ReaderError
-from gpufeed.reader.base import Reader, drain
+from gpufeed.reader.base import Reader
+from gpufeed.reader.opening import drain
 from gpufeed.workers.ending import exit_status
 
 __all__ = ["PipeReader"]

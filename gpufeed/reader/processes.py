@@ -22,15 +22,10 @@ from typing import Any, TypeVar
 from gpufeed.checks import positive_s, whole_number
 from gpufeed.device.threads import ThreadGroup, closed_early
 from gpufeed.errors import FieldError
-from gpufeed.reader.base import (
-    AnyReader,
-    Reader,
-    count_of,
-    counters_of,
-    drain,
-    identity_of,
-)
+from gpufeed.reader.base import Reader
 from gpufeed.reader.counters import Changes, Counter, Telling, count_changes
+from gpufeed.reader.opening import count_of, counters_of, drain
+from gpufeed.reader.stage import AnyReader, Stage, identity_of
 from gpufeed.workers.frames import Entry, Kind
 from gpufeed.workers.payload import pack
 from gpufeed.workers.pool import Pool
@@ -283,7 +278,7 @@ def _reading(
 
 def _opener(reader: AnyReader[T], epoch: int) -> Callable[[int], Iterator[T]]:
     # Not `open_reader`: with the module that it is in, a process would import NumPy.
-    if isinstance(reader, Reader):
+    if isinstance(reader, Stage):
         return partial(reader.open, epoch)
     return partial(open_plain, reader)
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from gpufeed.checks import whole_number
-from gpufeed.reader.base import Reader
+from gpufeed.reader.stage import Stage
 
 __all__ = ["PassRng", "pass_rng", "rng_seed"]
 
@@ -89,18 +89,18 @@ class PassRng:
         return at
 
 
-def pass_rng(reader: Reader[Any], seed: int, epoch: int) -> PassRng:
+def pass_rng(stage: Stage[Any], seed: int, epoch: int) -> PassRng:
     """Return the random numbers of a stage, for pass ``epoch``.
 
     Stages of one pipeline draw different numbers from one seed, by how many stages that draw stand
     below them.
 
     Args:
-        reader: The stage; those that draw numbers have a parameter ``rng``.
+        stage: Those that draw numbers have a parameter ``rng``.
         seed: Its seed, as `rng_seed` returns it.
         epoch: Of the pass.
     """
-    num_below = sum("rng" in stage.parameters for stage in reader.stages()) - 1
+    num_below = sum("rng" in each.parameters for each in stage.stages()) - 1
     words = np.random.SeedSequence(seed, spawn_key=(epoch, _PURPOSE, max(0, num_below)))
     key = words.generate_state(2, np.uint64).tolist()
-    return PassRng((key[0], key[1]), *reader.ordinals())
+    return PassRng((key[0], key[1]), *stage.ordinals())

@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from typing import Any, Literal, TypeVar
 
 from gpufeed.errors import FieldError, ReaderError
-from gpufeed.reader.base import AnyReader, Reader, count_of, identity_of, open_every, open_reader
+from gpufeed.reader.base import Reader
+from gpufeed.reader.opening import count_of, open_every, open_reader, stages_of
 from gpufeed.reader.sharding import Shard, as_shard
+from gpufeed.reader.stage import AnyReader, identity_of
 
 __all__ = ["ShardedReader", "shard"]
 
@@ -122,8 +124,7 @@ class _Shard(ShardedReader[T]):
             equal=division.equal,
         )
         self._reader = reader
-        stages = reader.stages() if isinstance(reader, Reader) else ()
-        for stage in stages if division.num_shards > 1 else ():
+        for stage in stages_of(reader) if division.num_shards > 1 else ():
             reason = stage.unrepeatable()
             if reason is not None:
                 raise ReaderError(

@@ -10,8 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from gpufeed.checks import whole_number
-from gpufeed.reader.base import AnyReader, Reader, count_of, open_reader, reading
+from gpufeed.reader.base import Reader
 from gpufeed.reader.blocks import blocks
+from gpufeed.reader.opening import count_of, open_reader, reading
+from gpufeed.reader.stage import AnyReader
 
 __all__ = ["shuffle"]
 

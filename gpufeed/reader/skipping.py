@@ -139,7 +139,7 @@ class Skipped:
 class SkipLog:
     """What one pass of one stage leaves out, held against the limits of its policy.
 
-    Made by `Reader.start_skipping`, which connects it to the reader's state.
+    Made by `Stage.start_skipping`, which connects it to the reader's state.
 
     >>> log = SkipLog("csv", Skip(max=1), Skipped())
     >>> log.skip(17, ValueError("no number"))

@@ -18,19 +18,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
+from gpufeed.checks import require_callable
 from gpufeed.device.threads import close_iterator
 from gpufeed.errors import EOFException
 from gpufeed.places import Place
 from gpufeed.reader import map_readers
-from gpufeed.reader.base import (
-    AnyReader,
-    Reader,
-    count_of,
-    identity_of,
-    open_every,
-    open_reader,
-    require_callable,
-)
+from gpufeed.reader.base import Reader
+from gpufeed.reader.opening import count_of, open_every, open_reader
+from gpufeed.reader.stage import AnyReader, identity_of
 
 __all__ = ["OneToOne", "ReaderBase", "ReaderHolder", "unconverted"]
 

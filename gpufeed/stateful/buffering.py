@@ -12,7 +12,9 @@ from gpufeed.errors import FieldError
 from gpufeed.places import CUDAPlace, Place
 from gpufeed.prefetch import FeedReader
 from gpufeed.reader import map_readers
-from gpufeed.reader.base import AnyReader, Reader, open_reader, reading
+from gpufeed.reader.base import Reader
+from gpufeed.reader.opening import open_reader, reading
+from gpufeed.reader.stage import AnyReader
 from gpufeed.stateful.base import OneToOne
 from gpufeed.stateful.tensors import Instance
 from gpufeed.tensor import LoDTensor

@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 from gpufeed.checks import whole_number
 from gpufeed.places import Place, PlaceLike, as_place
 from gpufeed.reader import batch, repeat, shuffle
-from gpufeed.reader.base import AnyReader, Reader
+from gpufeed.reader.base import Reader
+from gpufeed.reader.stage import AnyReader
 from gpufeed.stateful.base import ReaderHolder, unconverted
 from gpufeed.stateful.buffering import SentAhead
 from gpufeed.stateful.tensors import batched

@@ -26,7 +26,8 @@ from gpufeed.device.threads import ThreadGroup
 from gpufeed.errors import FieldError
 from gpufeed.formats import PathLike, locate, resolve
 from gpufeed.reader import buffered, chain
-from gpufeed.reader.base import Reader, drain, reading
+from gpufeed.reader.base import Reader
+from gpufeed.reader.opening import drain, reading
 from gpufeed.stateful.base import ReaderHolder
 from gpufeed.stateful.tensors import Instance, TensorFields
 

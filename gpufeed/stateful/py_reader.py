@@ -17,7 +17,9 @@ from gpufeed.checks import whole_number
 from gpufeed.errors import ReaderError
 from gpufeed.places import Place, PlaceLike, as_place
 from gpufeed.reader import buffered, map_readers
-from gpufeed.reader.base import AnyReader, Reader, open_reader
+from gpufeed.reader.base import Reader
+from gpufeed.reader.opening import open_reader
+from gpufeed.reader.stage import AnyReader
 from gpufeed.stateful.base import ReaderHolder
 from gpufeed.stateful.buffering import SentAhead
 from gpufeed.stateful.tensors import Instance, TensorFields

@@ -11,7 +11,9 @@ from typing import Any, Literal, TypeVar
 
 from gpufeed.checks import whole_number
 from gpufeed.errors import FieldError, ReaderError
-from gpufeed.reader.base import AnyReader, Reader, reading
+from gpufeed.reader.base import Reader
+from gpufeed.reader.opening import reading
+from gpufeed.reader.stage import AnyReader
 
 __all__ = ["Fault", "chaos"]
 

@@ -10,7 +10,8 @@ from unittest import mock
 from support.way import Way
 
 from gpufeed import isolation
-from gpufeed.reader.base import Reader, reading
+from gpufeed.reader.base import Reader
+from gpufeed.reader.opening import reading
 from gpufeed.workers.frames import Kind
 
 __all__ = ["collating_here"]

@@ -7,7 +7,7 @@ import pickle
 import threading
 
 import pytest
-from support.readers import Watched, counting
+from support.readers import Watched
 
 from gpufeed import reader as rd
 from gpufeed.errors import ReaderError
@@ -21,7 +21,7 @@ from gpufeed.reader import (
     shuffle,
     xmap_readers,
 )
-from gpufeed.reader.base import Reader, drain, open_reader
+from gpufeed.reader.base import Reader
 
 
 @pytest.mark.parametrize("join", ["chain", "compose", "interleave", "map_readers", "mix"])
@@ -348,17 +348,6 @@ def test_a_reader_can_be_pickled_between_passes():
     again = pickle.loads(pickle.dumps(reader))
     assert again.state_dict() == reader.state_dict()
     assert list(again) == list(reader)
-
-
-def test_any_function_can_be_opened():
-    assert list(open_reader(counting(5), epoch=3, skip=2)) == [2, 3, 4]
-    assert list(open_reader(lambda: [1, 2], epoch=0, skip=5)) == []
-    assert list(open_reader(Epochs(2), epoch=3, skip=1)) == [(3, 1)]
-
-
-def test_drain_tells_how_many_there_were():
-    samples = iter(range(5))
-    assert [drain(samples, 0), drain(samples, 3), drain(samples, 3)] == [0, 3, 2]
 
 
 def test_passes_may_be_started_while_a_reader_is_closed():

@@ -7,7 +7,7 @@ from typing import Any
 from gpufeed.compat.paddle.reader import creator
 from gpufeed.errors import ComposeNotAligned
 from gpufeed.reader.aligned import compose, map_readers
-from gpufeed.reader.base import AnyReader, Reader
+from gpufeed.reader.base import Reader
 from gpufeed.reader.cache import Fake, cache
 from gpufeed.reader.chaining import chain
 from gpufeed.reader.decorators import firstn
@@ -15,6 +15,7 @@ from gpufeed.reader.parallel import buffered, xmap_readers
 from gpufeed.reader.pipe import PipeReader
 from gpufeed.reader.processes import multiprocess_reader
 from gpufeed.reader.shuffle import shuffle
+from gpufeed.reader.stage import AnyReader
 
 __all__ = [
     "ComposeNotAligned",
