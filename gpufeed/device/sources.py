@@ -3,6 +3,7 @@
 Lifetime of a mapping of shared memory:
 
     mapped ──first batch──> page-locked ──pass and every copy over──> unlocked ──> unmapped
+                                 └──────────outgrown, by then──────────┘
 
 Lifetime of a batch in it: arrived -> in flight -> dropped, by which its part of the mapping goes
 back to the process that wrote it. Only the event recorded after its copy moves it out of flight.
@@ -46,6 +47,7 @@ class PageLocks:
         """Page-lock a mapping, unless it is already; False once that has been refused."""
         if id(mapping) in self._locked:
             return True
+        self._unlock_outgrown()
         if self._is_refused or not backend.page_lock(mapping):
             self._is_refused = True
             return False
@@ -71,9 +73,18 @@ class PageLocks:
         if not self._is_closed or self._num_in_flight or os.getpid() != self._owner:
             return  # a fork has no part in what its parent has locked
         while self._locked:
-            _, (mapping, backend) = self._locked.popitem()
-            self.nbytes -= len(mapping)
-            backend.page_unlock(mapping)
+            self._unlock(next(iter(self._locked)))
+
+    def _unlock_outgrown(self) -> None:
+        """Unlock what whoever wrote it has given up, which it does where no copy reads it."""
+        locked = self._locked.items()
+        for key in [key for key, (each, _) in locked if getattr(each, "is_outgrown", False)]:
+            self._unlock(key)
+
+    def _unlock(self, key: int) -> None:
+        mapping, backend = self._locked.pop(key)
+        self.nbytes -= len(mapping)
+        backend.page_unlock(mapping)
 
     def __enter__(self) -> PageLocks:
         return self

@@ -198,12 +198,14 @@ class Outbox:
             if len(offsets) != num_seen:
                 num_seen = len(offsets)
                 is_there = self.returns.read(wait=False)
-            elif len(self._slots) < MAX_SLOTS:
+            elif offsets or len(self._slots) < MAX_SLOTS:
+                if offsets:  # all too small: one of them makes room
+                    smallest = min(offsets, key=lambda offset: self._slots[offset].nbytes)
+                    offsets.remove(smallest)
+                    self._segment.give_up(self._slots.pop(smallest))
                 slot = self._segment.grow(nbytes)
                 self._slots[slot.offset] = slot
                 return slot
-            elif offsets:  # all too small: one of them gives up its place
-                del self._slots[offsets.pop(0)]
             else:
                 self._send()
                 is_there = self.returns.read(wait=True)

@@ -6,14 +6,17 @@ deleted already), so it is gone with the last process that holds it, however the
 Lifetime: a slot is one mapping of its own, which every view of it keeps alive. So a view may
 outlive the segment, the pass and the reader.
 
-Only the writer makes slots, at the end of the file. They are never returned to the system before
-the file is; they are used again, the last one first, while it is still in the caches.
+Only the writer makes slots, at the end of the file; a large one an eighth too large at most. They
+are used again, the last one first, while it is still in the caches. One that is free and too small
+makes room for a larger one: its pages are given back at once, so that sizes which vary take no more
+memory than the largest would, and who reads unmaps it when the next slot is mapped.
 """
 
 from __future__ import annotations
 
 import mmap
 import os
+from contextlib import suppress
 from typing import NamedTuple
 
 from gpufeed.errors import ReaderError
@@ -36,7 +39,8 @@ MAX_SLOTS = 512
 # Frames that are done and that nobody was told of yet, besides the one that is being filled.
 MAX_UNSENT = 7
 
-# Pages are only taken from the system when they are written, so slots may be roomy.
+# Pages are only taken from the system when they are written, or page-locked, so small slots may be
+# roomy.
 MIN_SLOT_NBYTES = 1 << 18
 # In front of the slots: what a process that is killed has to leave behind (`Segment.status`).
 _STATUS_NBYTES = mmap.ALLOCATIONGRANULARITY
@@ -44,6 +48,9 @@ _STATUS_NBYTES = mmap.ALLOCATIONGRANULARITY
 # two: those of `Status`, and for each of the last frames those of `FrameStatus`, the slot's two.
 _STATUS_SIZE, _FRAME_SIZE = 2, 4
 _NUM_FRAMES = MAX_UNSENT + 1
+# Behind them, how many slots were outgrown so far, and the offsets of the last ones.
+_OUTGROWN = _STATUS_SIZE + _NUM_FRAMES * _FRAME_SIZE
+_NUM_OUTGROWN = _STATUS_NBYTES // 8 - _OUTGROWN - 1
 
 
 class Slot(NamedTuple):
@@ -79,6 +86,16 @@ class FrameStatus(NamedTuple):
     slot: Slot
 
 
+class Mapping(mmap.mmap):
+    """A slot, mapped.
+
+    Attributes:
+        is_outgrown: Whether nothing will be written here any more, nor is anything read.
+    """
+
+    is_outgrown = False
+
+
 class Segment:
     """Shared memory, as one process sees it.
 
@@ -98,8 +115,9 @@ class Segment:
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._status = memoryview(mmap.mmap(fd, _STATUS_NBYTES)).cast("q")
-        self._maps: dict[int, mmap.mmap] = {}
+        self._maps: dict[int, Mapping] = {}
         self._end = _STATUS_NBYTES
+        self._num_outgrown = 0
 
     @classmethod
     def create(cls, name: str) -> Segment:
@@ -125,13 +143,23 @@ class Segment:
 
     def grow(self, nbytes: int) -> Slot:
         """Return a new slot for at least ``nbytes``; for the writer only."""
-        size = max(MIN_SLOT_NBYTES, 1 << (nbytes - 1).bit_length())
+        size = _size_class(nbytes)
         slot = Slot(self._end, size)
         os.ftruncate(self._fd, self._end + size)
         self._end += size
         return slot
 
-    def map(self, slot: Slot) -> mmap.mmap:
+    def give_up(self, slot: Slot) -> None:
+        """Return the memory of a slot to the system; for the writer only, while nobody reads it."""
+        if hasattr(mmap, "MADV_REMOVE"):
+            with suppress(OSError):  # of a system that returns it with the file, as others do
+                self.map(slot).madvise(mmap.MADV_REMOVE)
+        self._status[_OUTGROWN + 1 + self._num_outgrown % _NUM_OUTGROWN] = slot.offset
+        self._num_outgrown += 1
+        self._status[_OUTGROWN] = self._num_outgrown
+        self._forget(slot.offset)
+
+    def map(self, slot: Slot) -> Mapping:
         """Return the mapping of a slot, always the same one.
 
         Raises:
@@ -139,8 +167,9 @@ class Segment:
         """
         found = self._maps.get(slot.offset)
         if found is None:
+            self._forget_outgrown()
             try:
-                found = mmap.mmap(self._fd, slot.nbytes, offset=slot.offset)
+                found = Mapping(self._fd, slot.nbytes, offset=slot.offset)
             except OSError as error:  # each mapping of Python's has a descriptor of its own
                 raise ReaderError(
                     f"{slot.nbytes} bytes of shared memory cannot be mapped: {error}; let this "
@@ -185,6 +214,17 @@ class Segment:
         self._status[_place(frame)] = num_entries
         self._status[1] = 0
 
+    def _forget_outgrown(self) -> None:
+        """Unmap what the writer has given up since the last time."""
+        num = self._status[_OUTGROWN]
+        for number in range(max(self._num_outgrown, num - _NUM_OUTGROWN), num):
+            self._forget(self._status[_OUTGROWN + 1 + number % _NUM_OUTGROWN])
+        self._num_outgrown = num
+
+    def _forget(self, offset: int) -> None:
+        if (mapping := self._maps.pop(offset, None)) is not None:
+            mapping.is_outgrown = True
+
     def close(self) -> None:
         """Give up this process's share of the memory, but for slots that something still views."""
         self._maps.clear()
@@ -192,6 +232,16 @@ class Segment:
             fd, self._fd = self._fd, -1
             self._status.release()
             os.close(fd)
+
+
+def _size_class(nbytes: int) -> int:
+    """Round up so that sizes grow geometrically: eight classes an octave, 1/8 waste at most.
+
+    >>> [_size_class(mib << 20) / 2**20 for mib in (1, 3, 33, 2150)]
+    [1.0, 3.0, 36.0, 2304.0]
+    """
+    step = max(MIN_SLOT_NBYTES, 1 << max(0, (nbytes - 1).bit_length() - 4))
+    return max(1, -(-nbytes // step)) * step
 
 
 def _place(frame: int) -> int:

@@ -11,6 +11,7 @@ from gpufeed.device.sources import InFlight, PageLocks, Source
 from gpufeed.device.virtual import VirtualBackend, virtual_devices
 from gpufeed.errors import PlaceError
 from gpufeed.places import CUDAPlace
+from gpufeed.workers.segment import Segment
 
 NBYTES = 1 << 16
 
@@ -69,6 +70,17 @@ class TestPageLocks:
         assert not locks.lock(mapped(), backend)
         assert (len(asked), locks.nbytes) == (1, NBYTES)
         assert locks.lock(first, backend)
+
+    def test_of_what_was_outgrown_end_with_the_next(self, backend, locks):
+        segment = Segment.create("test")
+        small = segment.grow(1)
+        assert locks.lock(segment.map(small), backend)
+        segment.give_up(small)
+        large = segment.map(segment.grow(3 * small.nbytes))
+        assert locks.lock(large, backend)
+        assert (locks.nbytes, len(backend.page_locks.locked)) == (len(large), 1)
+        locks.close()
+        segment.close()
 
     def test_end_with_the_pass(self, backend, locks):
         locks.lock(mapped(), backend)

@@ -7,6 +7,8 @@ import os
 import pickle
 import threading
 import weakref
+from collections import deque
+from random import Random
 
 import numpy as np
 import pytest
@@ -37,6 +39,11 @@ from gpufeed.workers.segment import (
 )
 
 LARGE = np.arange(MIN_BUFFER_NBYTES, dtype=np.float64)
+
+
+def held_nbytes(segment):
+    """Return how much memory a segment takes now."""
+    return os.fstat(segment.fileno()).st_blocks * 512
 
 
 @pytest.fixture
@@ -79,6 +86,50 @@ def test_a_segment_says_what_its_writer_does_and_has_done():
     assert theirs.frames(len(slots) + 1) == []
     ours.close()
     theirs.close()
+
+
+def test_a_slot_that_is_given_up_returns_its_memory_and_is_unmapped_with_the_next():
+    ours = Segment.create("test")
+    theirs = Segment(os.dup(ours.fileno()))
+    kept, small = ours.grow(1), ours.grow(1 << 20)
+    for slot in (kept, small):
+        ours.view(slot)[:] = b"x" * slot.nbytes
+        theirs.view(slot)
+    mapping = theirs.map(small)
+    before = held_nbytes(ours)
+    ours.give_up(small)
+    assert before - held_nbytes(ours) == small.nbytes
+    assert not mapping.is_outgrown
+    assert theirs.num_slots == 2
+    theirs.map(large := ours.grow(2 << 20))
+    assert mapping.is_outgrown
+    assert theirs.num_slots == ours.num_slots + 1 == 2
+    assert [theirs.map(slot).is_outgrown for slot in (kept, large)] == [False, False]
+    for segment in (ours, theirs):
+        segment.close()
+
+
+def test_more_slots_may_be_given_up_than_are_remembered():
+    ours = Segment.create("test")
+    theirs = Segment(os.dup(ours.fileno()))
+    slots = [ours.grow(1) for _ in range(600)]
+    first, last = theirs.map(slots[0]), theirs.map(slots[-1])
+    for slot in slots:
+        ours.give_up(slot)
+    theirs.map(ours.grow(1))
+    assert (first.is_outgrown, last.is_outgrown) == (False, True)
+    for segment in (ours, theirs):
+        segment.close()
+
+
+def test_sizes_that_vary_take_no_more_memory_than_the_largest(way):
+    random, held = Random(7), deque(maxlen=3)
+    sizes = [random.randrange(1 << 17, 1 << 18) * 8 for _ in range(300)]
+    for size in sizes:
+        held.append(way.send(np.ones(size // 8))[0])
+    num_slots = held.maxlen + 2  # one is being written, and one comes back
+    assert held_nbytes(way.segment) <= num_slots * 9 / 8 * max(sizes) + (1 << 20)
+    assert way.segment.num_slots <= num_slots + 1
 
 
 def test_a_view_outlives_its_segment():
