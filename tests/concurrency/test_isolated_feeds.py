@@ -174,7 +174,7 @@ def test_and_would_be_found_out_if_it_did(monkeypatch):
 
     def too_early(in_flight, source, *copied):
         add(in_flight, source, *copied)
-        source.drop()
+        source.memory = np.empty(0, np.uint8)
 
     monkeypatch.setattr(InFlight, "add", too_early)
     labels = [feed["label"].data.ravel().tolist() for feed in stage_all_while_held()]
