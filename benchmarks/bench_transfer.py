@@ -35,28 +35,22 @@ class EmptyPlan:
 
     source = None
     num_launches = 0
-    is_checked_on_device = False
 
     def __init__(self, nbytes: int) -> None:
         self.wire_nbytes = self.nbytes = nbytes
+        self.checked: dict[int, Any] = {}
 
     def settle(self, slab_nbytes: int, remains: object | None) -> object | None:
         """Leave nothing."""
         return None
 
-    def wire_arrays(self, make: Any) -> list[Any]:
-        """Need no arrays."""
-        return []
-
-    unpacked_arrays = wire_arrays
-
-    def write(self, wire: list[Any]) -> None:
+    def write(self, make: Any) -> None:
         """Write nothing."""
 
-    def write_table(self, make: Any, number: int, first: int) -> None:
+    def write_table(self, make: Any, number: int = 0, first: int = 0) -> None:
         """Have nothing unpacked."""
 
-    def feed(self, wire: list[Any], unpacked: list[Any], lease: object) -> object:
+    def feed(self, make: Any, lease: object) -> object:
         """Return what keeps the slab."""
         return lease
 

@@ -39,6 +39,7 @@ from gpufeed.kernels.jobs import (
     write_table,
 )
 from gpufeed.layout import Section, find_again, lay_out, lay_out_remains
+from gpufeed.lod import LoD
 from gpufeed.places import Place
 from gpufeed.planned import (
     CheckIndices,
@@ -75,7 +76,7 @@ class BatchPlan:
         nbytes: Bytes of the whole slab.
         num_launches: Of the kernel that does what the table says; 0 if there is none, 2 if some of
             it has to wait for the rest.
-        names: Of the fields, in feed order.
+        checked: Name and LoD of the fields that this kernel checks, by their numbers in feed order.
 
     Raises:
         FieldError: A column cannot be sized.
@@ -94,7 +95,7 @@ class BatchPlan:
         first = columns[0]
         self.num_samples = first.num_samples if isinstance(first, SIZED) else len(first)
         self.source = source
-        self.is_checked_on_device = check_indices == "device"
+        self.checked: dict[int, tuple[str, LoD]] = {}
         self._place = place
         self._fields: list[tuple[str, PlannedField]] = []
         self._reusing: list[ReusedField] = []
@@ -111,6 +112,8 @@ class BatchPlan:
                 num_jobs += field.num_late
             else:
                 field = SparseField(variable, samples, place, check_indices)
+            if variable.is_sparse and check_indices == "device":
+                self.checked[len(self._fields)] = variable.name, tuple(field.lod)
             self._fields.append((variable.name, field))
             num_jobs += field.has_job
             wire += field.wire
@@ -125,11 +128,6 @@ class BatchPlan:
         self._end = self.nbytes = end
         for reusing in self._reusing:
             _, self.nbytes = lay_out(reusing.remains, self.nbytes)
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the fields."""
-        return [name for name, _ in self._fields]
 
     def sizes(self) -> list[Sized]:
         """Return what another process needs to make the same plan, without the values."""
@@ -149,10 +147,6 @@ class BatchPlan:
         """Return the arrays of the wire prefix, made by ``make(offset, shape, dtype)``."""
         return [make(*placed) for placed in self._wire]
 
-    def unpacked_arrays(self, make: MakeArray) -> list[Array]:
-        """Return the arrays that are fed and do not travel."""
-        return [make(*field.placed) for _, field in self._fields if field.placed]
-
     def columns(self) -> dict[str, Column]:
         """Return what `source` holds as columns of what travels, which are views of it."""
         assert self.source is not None
@@ -164,17 +158,17 @@ class BatchPlan:
             for name, field in self._fields
         }
 
-    def write(self, wire: list[Array]) -> None:
-        """Write every value, once, into the wire arrays (in host memory).
+    def write(self, make: MakeArray) -> None:
+        """Write every value, once, into arrays of host memory.
 
         Raises:
             FieldError: A value does not fit its variable.
         """
-        arrays = iter(wire)
+        arrays = iter(self.wire_arrays(make))
         for _, field in self._fields:
             field.write(arrays)
 
-    def write_table(self, make: MakeArray, number: int, first: int) -> None:
+    def write_table(self, make: MakeArray, number: int = 0, first: int = 0) -> None:
         """Write what is to be done after the transfer, with this slab's addresses, if anything is.
 
         Args:
@@ -197,9 +191,10 @@ class BatchPlan:
         table = make(*self._table[0])
         write_table(table, jobs + late, num_late=len(late), number=number, first=first)
 
-    def feed(self, wire: list[Array], unpacked: list[Array], lease: Lease) -> Feed:
-        """Return what the user gets: tensors over these arrays."""
-        place, arrays, targets = self._place, iter(wire), iter(unpacked)
+    def feed(self, make: MakeArray, lease: Lease) -> Feed:
+        """Return what the user gets: tensors over arrays of the slab."""
+        place, arrays = self._place, iter(self.wire_arrays(make))
+        targets = iter([make(*field.placed) for _, field in self._fields if field.placed])
         tensors = [
             (name, field.tensor(arrays, targets, place, lease)) for name, field in self._fields
         ]

@@ -48,11 +48,12 @@ class DataFeeder:
         strict: Refuse what the declared shape and dtype cannot keep (`gpufeed.strict` has the
             rules); False converts dense fields as the reference does (`gpufeed.loose`).
         check_indices: ``"host"`` looks at the indices of sparse fields while they are collated.
-            ``"device"`` leaves that to the kernel that reads them: an index outside ``[0, dim)`` is
-            left out of dense rows, and is an error with its step. Where the consumer is a stream,
-            so that nobody waits for the device, it is one with a later step, or at the end of the
-            pass; nobody is told of the last steps before a pass is left early, or of the last
-            `feed`.
+            ``"device"`` leaves that to the kernel that reads them, in the passes of
+            `decorate_reader`: an index outside ``[0, dim)`` is left out of dense rows, and is an
+            error of its pass. Where the consumer is a stream, so that nobody waits for the device,
+            it is raised with a later step, or at the end; of a pass that is left early, the log
+            has what is known by then. `feed` and `feed_parallel`, after which nobody may come to
+            be told, always look on the host.
 
     Attributes:
         feed_names: The keys of a feed, in order.
@@ -286,7 +287,9 @@ class DataFeeder:
     def _feed_through(self, staging: Staging, batch: Batch) -> Feed:
         staging.require_no_capture(None)
         staging.recycle()
-        return staging.deliver(staging.stage(self._plan(batch, staging.place)))
+        columns = self._fields.columns(batch)
+        plan = BatchPlan(self._variables, columns, staging.place, strict=self._strict)
+        return staging.deliver(staging.stage(plan))
 
     @cached_property
     def _staging(self) -> Staging:

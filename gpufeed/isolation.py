@@ -174,7 +174,7 @@ class _Block(WrittenInPlace):
     def write(self, block: memoryview) -> None:
         """Write every value once, where the parent sends it from."""
         try:
-            self._plan.write(self._plan.wire_arrays(partial(view_at, np.asarray(block))))
+            self._plan.write(partial(view_at, np.asarray(block)))
         except FieldError as error:
             error.add_note(self._where)
             raise

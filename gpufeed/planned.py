@@ -26,7 +26,7 @@ from gpufeed.kernels.jobs import (
 )
 from gpufeed.kernels.words import arithmetic_dtype
 from gpufeed.layout import Placed, Remains, Section
-from gpufeed.lod import index_dtype
+from gpufeed.lod import Offsets, index_dtype
 from gpufeed.loose import LooseColumn
 from gpufeed.narrowing import NarrowColumn
 from gpufeed.places import CUDAPlace, Place
@@ -55,12 +55,14 @@ class PlannedField(Protocol):
     """One field of a plan, which takes its own arrays off the front of ``wire``.
 
     Attributes:
+        lod: Offsets that cut the rows, the top level first; on the host.
         wire: Shape and dtype of each array it needs in the wire prefix, in the order it takes them.
         unpacked: Of the one array in the unpacked region, if it needs that.
         placed: Where the array stands that is fed instead of what travelled, if there is one.
     """
 
     _variable: Variable
+    lod: list[Offsets]
     wire: list[Section]
     unpacked: list[Section]
     placed: Placed | None
@@ -92,16 +94,20 @@ class DenseField:
         "_is_packed",
         "_lod_on_place",
         "_variable",
+        "lod",
         "placed",
         "unpacked",
         "wire",
     )
 
+    lod: list[Offsets]
+
     def __init__(self, variable: Variable, samples: Samples, place: Place, strict: bool) -> None:
         self._variable = variable
         self._is_packed = False
         self._column: Any = _dense_column(variable, samples, variable.dtype, strict)
-        self._lod_on_place = _offset_sections(self._column.offsets, place)
+        self.lod = self._column.offsets
+        self._lod_on_place = _offset_sections(self.lod, place)
         self.wire: list[Section] = [(self._column.shape, variable.dtype), *self._lod_on_place]
         self.unpacked: list[Section] = []
         self.placed: Placed | None = None
@@ -114,14 +120,12 @@ class DenseField:
     def sizes(self, num_samples: int) -> SizedDense:
         """Return what another process needs to make the same field."""
         column, (wire_shape, dtype) = self._column, self.wire[0]
-        return SizedDense(
-            num_samples, column.offsets, column.shape, dtype, wire_shape, self._is_packed
-        )
+        return SizedDense(num_samples, self.lod, column.shape, dtype, wire_shape, self._is_packed)
 
     def write(self, wire: Iterator[Array]) -> None:
         """Write every value, once."""
         self._column.write(next(wire))
-        _write_offsets(self._column.offsets, wire, self._lod_on_place)
+        _write_offsets(self.lod, wire, self._lod_on_place)
 
     def job(self, wire: list[Placed]) -> Job:
         """Return what is to be done after the transfer."""
@@ -133,7 +137,7 @@ class DenseField:
         """Return what the user gets."""
         data = next(wire)
         lod_on_place = [next(wire) for _ in self._lod_on_place] or None
-        return LoDTensor._assemble(data, self._column.offsets, place, lod_on_place, lease)
+        return LoDTensor._assemble(data, self.lod, place, lod_on_place, lease)
 
 
 class ConvertedField(DenseField):
@@ -152,7 +156,8 @@ class ConvertedField(DenseField):
             travels_as, wire_shape = narrow.dtype, narrow.wire_shape
             self._column, self._is_packed = narrow, narrow.is_packed
         self._factors = _factors(variable)
-        self._lod_on_place = _offset_sections(self._column.offsets, place)
+        self.lod = self._column.offsets
+        self._lod_on_place = _offset_sections(self.lod, place)
         factors = [(factor.shape, factor.dtype) for factor in self._factors]
         self.wire = [(wire_shape, travels_as), *self._lod_on_place, *factors]
         self.unpacked, self.placed = [], None
@@ -187,7 +192,7 @@ class ConvertedField(DenseField):
         lod_on_place = rest[: len(self._lod_on_place)] or None
         if self.placed:
             data = next(unpacked)
-        return LoDTensor._assemble(data, self._column.offsets, place, lod_on_place, lease)
+        return LoDTensor._assemble(data, self.lod, place, lod_on_place, lease)
 
 
 class SparseField:
@@ -199,10 +204,13 @@ class SparseField:
         "_has_values",
         "_lod_on_place",
         "_variable",
+        "lod",
         "placed",
         "unpacked",
         "wire",
     )
+
+    lod: list[Offsets]
 
     def __init__(
         self, variable: Variable, samples: Samples, place: Place, check_indices: CheckIndices
@@ -227,7 +235,8 @@ class SparseField:
         self._has_values = variable.layout == "sparse_float"
         if self._has_values:
             self.wire.append(((num_entries,), variable.dtype))
-        self._lod_on_place = _offset_sections(self._column.offsets, place)
+        self.lod = self._column.offsets
+        self._lod_on_place = _offset_sections(self.lod, place)
         self.wire += self._lod_on_place
         self.unpacked: list[Section] = []
         if variable.densify:
@@ -236,7 +245,7 @@ class SparseField:
     def sizes(self, num_samples: int) -> SizedSparse:
         """Return what another process needs to make the same field."""
         (num_plus_1,), (num_entries,) = self.wire[0][0], self.wire[1][0]
-        return SizedSparse(num_samples, self._column.offsets, num_plus_1 - 1, num_entries)
+        return SizedSparse(num_samples, self.lod, num_plus_1 - 1, num_entries)
 
     def write(self, wire: Iterator[Array]) -> None:
         """Write every value, once."""
@@ -244,7 +253,7 @@ class SparseField:
         self._column.write_indices(next(wire), checks_range=not self._checks_on_device)
         if self._has_values:
             self._column.write_values(next(wire))
-        _write_offsets(self._column.offsets, wire, self._lod_on_place)
+        _write_offsets(self.lod, wire, self._lod_on_place)
 
     @property
     def has_job(self) -> bool:
@@ -269,13 +278,12 @@ class SparseField:
         """Return what the user gets."""
         row_offsets, indices = next(wire), next(wire)
         values = next(wire) if self._has_values else None
-        lod = self._column.offsets
         lod_on_place = [next(wire) for _ in self._lod_on_place] or None
         if self.placed:
-            return LoDTensor._assemble(next(unpacked), lod, place, lod_on_place, lease)
+            return LoDTensor._assemble(next(unpacked), self.lod, place, lod_on_place, lease)
         dim = self._variable.dim
         return SparseRows._assemble(
-            row_offsets, indices, values, dim, lod, place, lod_on_place, lease
+            row_offsets, indices, values, dim, self.lod, place, lod_on_place, lease
         )
 
 

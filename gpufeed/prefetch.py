@@ -144,6 +144,9 @@ class FeedReader(Reader[Feeds]):
                     now = record.add("compute", now)
         finally:
             for staging in stagings:
+                if error := staging.untold():
+                    what = self._options.stage, error, *error.__notes__
+                    log.error("%s: the pass was left before this was raised: %s (%s)", *what)
                 staging.recycle()
             part()
             record.write()

@@ -8,10 +8,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from gpufeed.device.backend import Stream
-from gpufeed.device.faults import Faults
+from gpufeed.device.faults import fault_error
 from gpufeed.device.host import aligned_bytes, root_view, view_at
 from gpufeed.device.slabs import POISON, SlabRing, poisoning
 from gpufeed.device.staging import Plan, Staged
+from gpufeed.errors import FieldError
 from gpufeed.kernels import unpack_fields
 from gpufeed.kernels.jobs import FAULT_WORDS
 from gpufeed.places import Place
@@ -27,7 +28,6 @@ class HostStaging:
     def __init__(self, place: Place, depth: int | None = None) -> None:
         self.place = place
         self.ring = SlabRing(aligned_bytes, depth)
-        self._faults = Faults(np.zeros(FAULT_WORDS, np.int64))
         self._is_poisoning = poisoning()
 
     @property
@@ -57,8 +57,8 @@ class HostStaging:
         if source is not None and not plan.num_launches:
             lease = self.ring.borrow(source.memory)
             source.drop()
-            wire = plan.wire_arrays(partial(view_at, root_view(lease)))
-            return Staged(plan.feed(wire, [], lease), lease, None, plan.nbytes)
+            feed = plan.feed(partial(view_at, root_view(lease)), lease)
+            return Staged(feed, lease, None, plan.nbytes)
         slab = self.ring.acquire(plan.nbytes)
         remains, slab.remains = slab.remains, None
         if self._is_poisoning:
@@ -67,24 +67,23 @@ class HostStaging:
         remains = plan.settle(slab.nbytes, remains)
         lease = self.ring.lease(slab)
         make = partial(view_at, root_view(lease))
-        wire = plan.wire_arrays(make)
-        unpacked = plan.unpacked_arrays(make)
-        number = self._faults.begin(plan)
         try:
             if source is None:
-                plan.write(wire)
+                plan.write(make)
             else:
                 source.copy_to(slab.memory)
             if plan.num_launches:
-                plan.write_table(make, number, self._faults.first)
-                unpack_fields(slab.memory, self._faults.words)
+                plan.write_table(make)
+                fault = np.zeros(FAULT_WORDS, np.int64)
+                unpack_fields(slab.memory, fault)
                 slab.remains = remains
-                self._faults.raise_until(number)
+                if fault.any():
+                    raise fault_error(fault, plan.checked)
         except BaseException:
             # The traceback holds the slab. Whoever keeps it, keeps it as a feed is kept.
             self.ring.deliver(lease)
             raise
-        return Staged(plan.feed(wire, unpacked, lease), lease, None, plan.nbytes, number)
+        return Staged(plan.feed(make, lease), lease, None, plan.nbytes)
 
     def deliver(self, staged: Staged[FeedT], stream: object | None = None) -> FeedT:
         """Return the feed."""
@@ -92,7 +91,11 @@ class HostStaging:
         return staged.feed
 
     def finish(self) -> None:
-        """Nothing is waited for: a fault is raised where it happens."""
+        """Nothing is waited for: `stage` raises a fault itself."""
+
+    def untold(self) -> FieldError | None:
+        """Return none, for the same reason."""
+        return None
 
     def consumers(self, stream: object | None = None) -> list[Stream]:
         """Return none: the consumer is the host."""
@@ -102,9 +105,8 @@ class HostStaging:
         """Take back what the consumer has dropped."""
         self.ring.recycle()
 
-    def open(self, first_step: int | None = None) -> None:
+    def open(self, first_step: int = 0) -> None:
         """Serve a new pass."""
-        self._faults.open()  # who calls `stage` knows which step it is
         self.ring.open()
 
     def drain(self) -> None:

@@ -40,9 +40,7 @@ class StagingPool:
         """
         return [self.take(slot, place, depth, first_step) for slot, place in enumerate(places)]
 
-    def take(
-        self, slot: int, place: Place, depth: int | None, first_step: int | None = None
-    ) -> Staging:
+    def take(self, slot: int, place: Place, depth: int | None, first_step: int = 0) -> Staging:
         """Take the staging of one place; ``slot`` tells places that repeat apart."""
         with self._lock:
             for idle in chain.from_iterable(self._idle.values()):

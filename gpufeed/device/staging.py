@@ -33,11 +33,11 @@ import numpy as np
 
 from gpufeed.device import backend_for
 from gpufeed.device.backend import Array, Backend, Event, HostBytes, Memory, Stream
-from gpufeed.device.faults import Faults
+from gpufeed.device.faults import Checked, Faults
 from gpufeed.device.host import view_at
 from gpufeed.device.slabs import POISON, Lease, Slab, SlabRing, poisoning
 from gpufeed.device.sources import InFlight, Source
-from gpufeed.errors import PlaceError
+from gpufeed.errors import FieldError, PlaceError
 from gpufeed.kernels.jobs import FAULT_WORDS
 from gpufeed.places import Place
 
@@ -78,39 +78,33 @@ class Plan(Protocol[FeedT_co]):
         """Launches of the kernel that does what the table in the wire prefix says; 0 to 2."""
 
     @property
-    def is_checked_on_device(self) -> bool:
-        """Whether that kernel may find a fault: an index outside its row."""
+    def checked(self) -> Checked:
+        """Where that kernel may find a fault, an index outside its row; empty if nowhere."""
 
-    @property
-    def names(self) -> list[str]:
-        """Of the fields, by the numbers that the table knows them by."""
+    def write(self, make: MakeArray) -> None:
+        """Write every value, once, into arrays of host memory.
+
+        Args:
+            make: Makes an array of the wire prefix there, given its first byte, shape and dtype.
+        """
 
     def settle(self, slab_nbytes: int, remains: object | None) -> object | None:
         """Learn how large the slab is and what the last plan left there; return what this leaves.
 
-        Comes before `unpacked_arrays`. What this plan leaves is there once it is unpacked.
+        Comes before the table and the feed. What is left is there once this plan is unpacked.
         """
 
-    def wire_arrays(self, make: MakeArray) -> list[Array]:
-        """Return the arrays of the wire prefix, made by ``make(offset, shape, dtype)``."""
-
-    def unpacked_arrays(self, make: MakeArray) -> list[Array]:
-        """Return the arrays of the unpacked region."""
-
-    def write(self, wire: list[Array]) -> None:
-        """Write every value, once, into the wire arrays (in host memory)."""
-
-    def write_table(self, make: MakeArray, number: int, first: int) -> None:
+    def write_table(self, make: MakeArray, number: int = 0, first: int = 0) -> None:
         """Write what that kernel is told (`gpufeed.kernels.jobs`), if there is anything to do.
 
         Args:
-            make: Of the wire prefix in host memory. Comes after `settle`.
+            make: As for `write`.
             number: Of the batch.
             first: Number of the first batch whose faults count.
         """
 
-    def feed(self, wire: list[Array], unpacked: list[Array], lease: Lease) -> FeedT_co:
-        """Return what the user gets: tensors over these arrays."""
+    def feed(self, make: MakeArray, lease: Lease) -> FeedT_co:
+        """Return what the user gets: tensors over arrays that ``make`` makes of the slab."""
 
 
 @dataclass(slots=True)
@@ -164,15 +158,18 @@ class Staging(Protocol):
         """Return the feed, ordered before whatever the consumer enqueues next.
 
         Raises:
-            FieldError: This feed or an earlier one of the pass is known to have had a fault.
+            FieldError: This feed or an earlier one of the pass is known to have a fault.
         """
 
     def finish(self) -> None:
-        """Wait until it is known of all feeds of the pass whether they had a fault.
+        """Wait until it is known of all feeds of the pass whether they have a fault.
 
         Raises:
-            FieldError: One had.
+            FieldError: One has.
         """
+
+    def untold(self) -> FieldError | None:
+        """Return the fault that is known of the feeds of the pass, if it was not raised."""
 
     def consumers(self, stream: object | None = None) -> list[Stream]:
         """Return the streams that read the feed delivered to ``stream``; none for the host."""
@@ -180,8 +177,8 @@ class Staging(Protocol):
     def recycle(self) -> None:
         """Take back what the consumer has dropped; runs on the consumer's thread."""
 
-    def open(self, first_step: int | None = None) -> None:
-        """Serve a new pass, which begins with this step, or batches of no pass."""
+    def open(self, first_step: int = 0) -> None:
+        """Serve a new pass, which begins with this step."""
 
     def drain(self) -> None:
         """Wait until nothing reads the memory of others any more; on the producer's thread."""
@@ -261,7 +258,7 @@ class DeviceStaging:
                 self.backend.fill(device.memory, POISON, self.copy_stream)
                 remains = None
             remains = plan.settle(device.nbytes, remains)
-            number = self._faults.begin(plan)
+            number = self._faults.begin()
             plan.write_table(partial(view_at, host), number, self._faults.first)
             self.backend.copy_to_device(host, device.memory, plan.wire_nbytes, self.copy_stream)
             copied.append(self.copy_stream.record())
@@ -269,17 +266,16 @@ class DeviceStaging:
             let_go(*copied)
         ready = copied[0]
         lease.ready_at(ready)
-        make = partial(self.backend.array, self.backend.view(device.memory, lease))
-        wire, unpacked = plan.wire_arrays(make), plan.unpacked_arrays(make)
         if plan.num_launches:
             self.unpack_stream.wait(ready)
             self._unpack(device, has_late=plan.num_launches > 1)
             ready = self.unpack_stream.record()
             lease.ready_at(ready)
             device.remains = remains
-            if plan.is_checked_on_device:
-                self._faults.known_at = ready
-        return Staged(plan.feed(wire, unpacked, lease), lease, ready, plan.nbytes, number)
+            if plan.checked:
+                self._faults.follow(number, plan.checked, ready)
+        make = partial(self.backend.array, self.backend.view(device.memory, lease))
+        return Staged(plan.feed(make, lease), lease, ready, plan.nbytes, number)
 
     def _unpack(self, slab: Slab[Memory], *, has_late: bool) -> None:
         """Enqueue what the slab's table says; the same call for all batches in this slab."""
@@ -301,7 +297,7 @@ class DeviceStaging:
             if self._is_poisoning:
                 host.memory.fill(POISON)
             if source is None:
-                plan.write(plan.wire_arrays(partial(view_at, host.memory)))
+                plan.write(partial(view_at, host.memory))
             else:
                 source.copy_to(host.memory)
         except BaseException:
@@ -317,16 +313,18 @@ class DeviceStaging:
         self.device_ring.deliver(staged.lease, *consumers)
         if not consumers:
             staged.ready.synchronize()
-        if self._faults.is_known(staged.number):
-            staged.ready.synchronize()  # then the whole note is there
-            self._faults.raise_until(staged.number)
+        self._faults.deliver(staged.number)
         for consumer in consumers:
             consumer.wait(staged.ready)
         return staged.feed
 
     def finish(self) -> None:
         """Wait for the last feed whose indices are checked on the device."""
-        self._faults.raise_at_the_end()
+        self._faults.finish()
+
+    def untold(self) -> FieldError | None:
+        """Return the fault that is known of the feeds of the pass, if it was not raised."""
+        return self._faults.untold()
 
     def consumers(self, stream: object | None = None) -> list[Stream]:
         """Return the streams that read the feed delivered to ``stream``; none for the host."""
@@ -338,7 +336,7 @@ class DeviceStaging:
         """Take back what the consumer has dropped, behind the streams that read it."""
         self.device_ring.recycle()
 
-    def open(self, first_step: int | None = None) -> None:
+    def open(self, first_step: int = 0) -> None:
         """Serve a new pass."""
         self._faults.open(first_step)
         self.device_ring.open()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -79,7 +80,7 @@ def test_a_host_that_reads_gets_the_feeds_before_it_then_the_error(place, densif
     reader = make_feeder(place, densify).decorate_reader(lambda: batches(bad, index, field=field))
     with pytest.raises(FieldError) as caught:
         take(reader, lambda feed: seen.append(content(feed)))
-    message = rf"field '{field}', row 1: expected indices in [0, {DIM}), got {index}"
+    message = rf"field '{field}', sample 1: expected indices in [0, {DIM}), got {index}"
     assert str(caught.value) == message
     assert caught.value.__notes__ == [f"in step {bad} of this pass"]
     assert seen == [expected(number, densify) for number in range(bad)]
@@ -93,7 +94,7 @@ def test_the_next_pass_works_and_so_does_the_one_after_an_early_end(prefetch):
         return batches(next(bad))
 
     reader = make_feeder("cuda:0").decorate_reader(passes, prefetch=prefetch)
-    with pytest.raises(FieldError, match="row 1"):
+    with pytest.raises(FieldError, match="sample 1"):
         list(reader)
     good = [expected(number) for number in range(STEPS)]
     assert [content(feed) for feed in reader] == good
@@ -149,7 +150,7 @@ def test_a_stream_that_reads_gets_rows_without_the_entry_and_the_host_the_error(
             dense = raw(feed["price"].data)
             stream.call(lambda: seen.append(dense.tolist()))
 
-        with pytest.raises(FieldError, match=r"'price', row 1: .* got -1") as caught:
+        with pytest.raises(FieldError, match=r"'price', sample 1: .* got -1") as caught:
             take(reader, read)
         assert caught.value.__notes__ == [f"in step {bad} of this pass"]
         del caught
@@ -165,7 +166,7 @@ def test_places_that_repeat_and_others_name_their_own_step():
     places = ["cuda:0", "cuda:1", "cuda:0"]
     reader = make_feeder(places).decorate_reader(lambda: batches(7), multi_devices=True)
     seen = []
-    with pytest.raises(FieldError, match="'price', row 1") as caught:
+    with pytest.raises(FieldError, match="'price', sample 1") as caught:
         take(reader, lambda feeds: seen.extend(map(content, feeds)))
     assert caught.value.__notes__ == ["in step 2 of this pass"]
     assert seen == [expected(number) for number in range(6)]
@@ -180,13 +181,59 @@ def test_feeds_that_were_collated_in_another_process_are_checked_too():
 
 
 @pytest.mark.parametrize("place", ["cpu", "cuda:0"])
-def test_one_mini_batch_after_the_other(place):
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_a_feed_of_its_own_is_checked_on_the_host(place, is_stream):
+    """So that its error is raised by the call that it is of, whoever reads what that returns."""
     feeder = make_feeder(place)
-    for number in range(3):
-        with pytest.raises(FieldError, match=f"got {DIM + number}") as caught:
-            feeder.feed(batch(number, DIM + number))
-        assert not hasattr(caught.value, "__notes__")
-        assert content(feeder.feed(batch(number))) == expected(number)
+    with virtual_stream("cuda:0") if is_stream else nullcontext():
+        for number in range(3):
+            for feed in (feeder.feed, lambda bad: next(feeder.feed_parallel([bad], 1))):
+                with pytest.raises(FieldError, match=f"'price', sample 1: .* got {DIM + number}"):
+                    feed(batch(number, DIM + number))
+            assert content(feeder.feed(batch(number))) == expected(number)
+
+
+@pytest.mark.parametrize("densify", KINDS)
+@pytest.mark.parametrize("place", ["cpu", "cuda:0"])
+@pytest.mark.parametrize("levels", [1, 2])
+def test_the_sample_of_a_sequence_is_named_as_the_host_names_it(place, densify, levels):
+    with program_guard(Program()):
+        tags = data("tags", [DIM], layout="sparse_binary", lod_level=levels, densify=densify)
+        feeder = DataFeeder([tags], place, check_indices="device")
+    rows = [[], [[1], [2, 3]], [], [[4], [], [DIM]], [[5]]]
+    samples = [(row if levels == 1 else [[], row, []],) for row in rows]
+    with pytest.raises(FieldError) as on_host:
+        feeder.feed(samples)
+    with pytest.raises(FieldError) as on_device:
+        list(feeder.decorate_reader(lambda: [samples[:3], samples]))
+    assert str(on_device.value) == str(on_host.value)
+    assert "sample 3: expected" in str(on_host.value)
+    assert on_device.value.__notes__ == ["in step 1 of this pass"]
+
+
+def test_a_pass_that_is_left_logs_what_was_known_by_then(caplog):
+    reader = make_feeder("cuda:0").decorate_reader(lambda: batches(1), prefetch=0)
+    with virtual_stream("cuda:0"):
+        steps = reader()
+        for _ in range(2):
+            next(steps)
+        for streams in reader._pool._streams.values():
+            streams.unpack.synchronize()
+        steps.close()
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        "decorate_reader: the pass was left before this was raised: field 'price', sample 1: "
+        f"expected indices in [0, {DIM}), got {DIM} (in step 1 of this pass)"
+    )
+
+
+def test_what_was_raised_or_not_yet_delivered_is_not_logged(caplog):
+    feeder = make_feeder("cuda:0")
+    with pytest.raises(FieldError):
+        list(feeder.decorate_reader(lambda: batches(0)))
+    with virtual_stream("cuda:0"), feeder.decorate_reader(lambda: batches(1)) as reader:
+        next(reader())
+    assert not caplog.records
 
 
 @pytest.mark.parametrize("index", [2**32 + 1, -(2**33)])

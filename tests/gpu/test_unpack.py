@@ -89,7 +89,7 @@ def test_an_index_outside_its_row_is_an_error_of_its_pass(densify, index, bad):
     broken = [batch(bad=index if number == bad else None) for number in range(STEPS)]
     passes = iter([broken, [batch() for _ in range(STEPS)]])
     reader = make_feeder(PLACE, densify, "device").decorate_reader(lambda: next(passes))
-    with pytest.raises(FieldError, match=f"'price', row 15: .* got {index}") as caught:
+    with pytest.raises(FieldError, match=f"'price', sample 15: .* got {index}") as caught:
         list(reader)
     assert caught.value.__notes__ == [f"in step {bad} of this pass"]
     assert len(list(reader)) == STEPS

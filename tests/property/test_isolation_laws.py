@@ -111,7 +111,7 @@ def test_the_block_is_what_travels(place: str, feeding: Any) -> None:
     for batch, samples in zip(reader._reader.open(0, 0), batches, strict=True):
         plan = feeder._plan(samples, feeder.place)
         memory = np.zeros(plan.wire_nbytes, np.uint8)
-        plan.write(plan.wire_arrays(partial(view_at, memory)))
+        plan.write(partial(view_at, memory))
         assert (batch.plan.nbytes, len(batch)) == (plan.nbytes, plan.num_samples)
         arrived = batch.plan.wire_arrays(partial(view_at, batch.plan.source.memory))
         for one, other in zip(arrived, plan.wire_arrays(partial(view_at, memory)), strict=True):

@@ -37,7 +37,8 @@ def sections(plan):
     def note(start, shape, dtype):
         return start, tuple(shape), np.dtype(dtype)
 
-    return plan.wire_arrays(note), plan.unpacked_arrays(note)
+    unpacked = [note(*field.placed) for _, field in plan._fields if field.placed]
+    return plan.wire_arrays(note), unpacked
 
 
 @pytest.mark.parametrize("place", [CPUPlace(), CUDAPlace(0)])

@@ -190,7 +190,7 @@ class TestFaults:
                 feeds = feeder.decorate_reader(
                     lambda: [[([1, 2],)], [([3],), ([1, 20],)]], prefetch=0, isolate=isolate
                 )
-            with pytest.raises(FieldError, match=r"'tags', row 1: .* got 20") as caught:
+            with pytest.raises(FieldError, match=r"'tags', sample 1: .* got 20") as caught:
                 list(feeds)
             told.append(caught.value.__notes__)
         assert told[0] == told[1]

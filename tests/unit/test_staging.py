@@ -21,7 +21,6 @@ CPU, GPU = CPUPlace(), CUDAPlace(0)
 class BytesPlan:
     """A batch of one wire array; `widened` adds an unpacked one that holds its values as int64."""
 
-    is_checked_on_device = False
     source = None
 
     def __init__(self, values, widened=False, error=None):
@@ -30,30 +29,26 @@ class BytesPlan:
         self.wire_nbytes = 256 + self.values.nbytes
         self.nbytes = 2048 + 2 * self.values.nbytes if widened else self.wire_nbytes
         self.num_launches = int(widened)
+        self.checked = {}
 
     def settle(self, slab_nbytes, remains):
         return None
 
-    def wire_arrays(self, make):
-        return [make(256, self.values.shape, np.int32)]
-
-    def unpacked_arrays(self, make):
-        return [make(2048, self.values.shape, np.int64)] if self.num_launches else []
-
-    def write(self, wire):
+    def write(self, make):
         if self.error:
             raise self.error
-        wire[0][...] = self.values
+        make(256, self.values.shape, np.int32)[...] = self.values
 
-    def write_table(self, make, number, first):
+    def write_table(self, make, number=0, first=0):
         if self.num_launches:
             shape = self.values.shape
             source, target = (256, shape, np.dtype(np.int32)), (2048, shape, np.dtype(np.int64))
             job = convert_job(source, None, None, target)
             write_table(make(0, table_shape(1), np.int64), [(0, job)], number=number, first=first)
 
-    def feed(self, wire, unpacked, lease):
-        return [*wire, *unpacked]
+    def feed(self, make, lease):
+        wire = make(256, self.values.shape, np.int32)
+        return [wire, make(2048, self.values.shape, np.int64)] if self.num_launches else [wire]
 
 
 @pytest.fixture(params=[CPU, GPU], ids=str)
@@ -133,7 +128,7 @@ class TestStaging:
 
     def test_memory_is_poisoned_before_it_is_used_again(self, staging):
         class NothingWritten(BytesPlan):
-            def write(self, wire):
+            def write(self, make):
                 pass
 
         staging.recycle()
@@ -192,9 +187,9 @@ class TestDeviceStaging:
 
     def test_a_page_locked_slab_waits_for_its_copy(self, staging, latch):
         class WatchedPlan(BytesPlan):
-            def write(self, wire):
+            def write(self, make):
                 written_after_release.append(latch.is_set())
-                super().write(wire)
+                super().write(make)
 
         written_after_release = []
         staging.copy_stream.call(latch.wait)
