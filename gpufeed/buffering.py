@@ -11,9 +11,10 @@ from gpufeed.columnar import Column
 from gpufeed.device import backend_for
 from gpufeed.device.pool import StagingPool
 from gpufeed.errors import FieldError
+from gpufeed.feed_options import FeedOptions
 from gpufeed.kernels.checks import VALUE_DTYPES
 from gpufeed.places import CUDAPlace, Place, PlaceLike, as_place
-from gpufeed.prefetch import FeedOptions, FeedReader
+from gpufeed.prefetch import FeedReader
 from gpufeed.reader.stage import identity_of
 from gpufeed.sparse import SparseRows
 from gpufeed.tensor import LoDTensor

@@ -41,15 +41,7 @@ from gpufeed.kernels.jobs import (
 from gpufeed.layout import Section, find_again, lay_out, lay_out_remains
 from gpufeed.lod import LoD
 from gpufeed.places import Place
-from gpufeed.planned import (
-    CheckIndices,
-    ConvertedField,
-    DenseField,
-    PlannedField,
-    ReusedField,
-    Samples,
-    SparseField,
-)
+from gpufeed.planned import CheckIndices, PlannedField, ReusedField, Samples, plan_field
 from gpufeed.sized import SIZED, Sized
 from gpufeed.variables import Variable
 
@@ -101,27 +93,21 @@ class BatchPlan:
         self._reusing: list[ReusedField] = []
         wire: list[Section] = []
         num_jobs = 0
-        for variable, samples in zip(variables, columns, strict=True):
-            field: PlannedField
-            if not variable.is_sparse:
-                kind = ConvertedField if variable.is_converted else DenseField
-                field = kind(variable, samples, place, strict)
-            elif variable.densify == "reuse":
-                field = ReusedField(variable, samples, place, check_indices)
+        for number, (variable, samples) in enumerate(zip(variables, columns, strict=True)):
+            field = plan_field(variable, samples, place, strict, check_indices)
+            self._fields.append((variable.name, field))
+            wire += field.wire
+            num_jobs += field.has_job
+            if isinstance(field, ReusedField):
                 self._reusing.append(field)
                 num_jobs += field.num_late
-            else:
-                field = SparseField(variable, samples, place, check_indices)
             if variable.is_sparse and check_indices == "device":
-                self.checked[len(self._fields)] = variable.name, tuple(field.lod)
-            self._fields.append((variable.name, field))
-            num_jobs += field.has_job
-            wire += field.wire
+                self.checked[number] = variable.name, tuple(field.lod)
         self.num_launches = bool(num_jobs) + bool(self._reusing)
         table = [(table_shape(num_jobs), _TABLE_DTYPE)] if num_jobs else []
         self._table, end = lay_out(table, 0)
-        self._wire, self.wire_nbytes = lay_out(wire, end)
-        end = self.wire_nbytes
+        self._wire, end = lay_out(wire, end)
+        self.wire_nbytes = end
         for _, field in self._fields:
             if field.unpacked:
                 (field.placed,), end = lay_out(field.unpacked, end)

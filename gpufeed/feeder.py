@@ -7,18 +7,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from gpufeed.checks import positive_s, whole_number
+from gpufeed.checks import whole_number
 from gpufeed.collate import BatchPlan, CollatedBatch
 from gpufeed.device import backend_for, cuda_places
 from gpufeed.device.pool import StagingPool
 from gpufeed.device.staging import Staging
 from gpufeed.errors import FieldError, PlaceError
 from gpufeed.feed import Feed
+from gpufeed.feed_options import feed_options, grouping_options
 from gpufeed.fields import FieldMap
 from gpufeed.grouping import Batch, Remainder
 from gpufeed.places import CPUPlace, CUDAPlace, Place, PlaceLike, as_place, cpu_places
 from gpufeed.planned import CheckIndices
-from gpufeed.prefetch import FeedOptions, FeedReader
+from gpufeed.prefetch import FeedReader
 from gpufeed.static import StaticBounds, StaticSlot, static_bounds
 from gpufeed.variables import Program, Variable, default_main_program
 from gpufeed.warm import warm_up
@@ -220,16 +221,17 @@ class DataFeeder:
                 f"decorate_reader: the feeder has {len(self.places)} places; set multi_devices=True"
             )
         places = self._places(num_places) if multi_devices else self.places
-        options = _feed_options(
-            prefetch,
-            streams=_one_each(stream, len(places)),
+        options = feed_options(
+            len(places),
+            prefetch=prefetch,
+            stream=stream,
             max_bytes_ahead=max_bytes_ahead,
             timeout_s=timeout_s,
             stall_warning_s=stall_warning_s,
             progress=progress,
             trace=trace,
         )
-        grouping = _grouping(len(places), drop_last=drop_last, remainder=remainder)
+        grouping = grouping_options(len(places), drop_last=drop_last, remainder=remainder)
         plan = self._plan
         if isolate:
             reader, plan = self._collated(reader, places, options.prefetch), self._plan_collated
@@ -317,56 +319,6 @@ class DataFeeder:
         if isinstance(self.place, CUDAPlace):
             return cuda_places(list(range(count)))
         return cpu_places(count)
-
-
-def _feed_options(
-    prefetch: int,
-    *,
-    max_bytes_ahead: int | None,
-    timeout_s: float | None,
-    stall_warning_s: float | None,
-    **others: Any,
-) -> FeedOptions:
-    """Return the options of `DataFeeder.decorate_reader`, checked."""
-    owner = "decorate_reader"
-    if max_bytes_ahead is not None:
-        max_bytes_ahead = whole_number(f"{owner}.max_bytes_ahead", max_bytes_ahead, minimum=1)
-    prefetch = whole_number(f"{owner}.prefetch", prefetch, minimum=0)
-    timeout_s = positive_s(f"{owner}.timeout_s", timeout_s)
-    if timeout_s is not None and prefetch == 0:
-        raise FieldError(
-            f"{owner}.timeout_s must be None with prefetch=0, where the loop's own thread reads "
-            f"and nobody can stop it, got {timeout_s:g}; use prefetch=1"
-        )
-    stall_warning_s = positive_s(f"{owner}.stall_warning_s", stall_warning_s)
-    return FeedOptions(
-        prefetch,
-        max_bytes_ahead=max_bytes_ahead,
-        timeout_s=timeout_s,
-        stall_warning_s=stall_warning_s,
-        **others,
-    )
-
-
-def _grouping(num_places: int, *, drop_last: bool, remainder: Remainder | None) -> dict[str, Any]:
-    """Return the arguments of `group_batches`, checked."""
-    if remainder not in (None, "split", "partial"):
-        raise FieldError(
-            f"decorate_reader.remainder must be None, 'split' or 'partial', got {remainder!r}"
-        )
-    return {"num_places": num_places, "drop_last": bool(drop_last), "remainder": remainder}
-
-
-def _one_each(stream: object | None, num_places: int) -> list[object | None]:
-    if stream is None:
-        return [None] * num_places
-    streams = list(stream) if isinstance(stream, (list, tuple)) else [stream]
-    if len(streams) != num_places:
-        raise FieldError(
-            f"decorate_reader.stream must be one stream for each of {num_places} places, "
-            f"got {len(streams)}"
-        )
-    return streams
 
 
 def _as_places(place: PlaceLike | Sequence[PlaceLike]) -> list[Place]:

@@ -44,6 +44,7 @@ __all__ = [
     "ReusedField",
     "Samples",
     "SparseField",
+    "plan_field",
 ]
 
 CheckIndices = Literal["host", "device"]
@@ -321,6 +322,17 @@ class ReusedField(SparseField):
         assert self.left is not None
         copies = zip(wire[:2], (self.left.offsets, self.left.indices), strict=True)
         return [convert_job(source, None, None, target) for source, target in copies]
+
+
+def plan_field(
+    variable: Variable, samples: Samples, place: Place, strict: bool, check_indices: CheckIndices
+) -> PlannedField:
+    """Return the field that a variable and its samples make on a place."""
+    if not variable.is_sparse:
+        dense = ConvertedField if variable.is_converted else DenseField
+        return dense(variable, samples, place, strict)
+    sparse = ReusedField if variable.densify == "reuse" else SparseField
+    return sparse(variable, samples, place, check_indices)
 
 
 def _factors(variable: Variable) -> list[np.ndarray[Any, Any]]:

@@ -33,6 +33,7 @@ from gpufeed.device.staging import Staged, Staging
 from gpufeed.device.threads import ThreadGroup, close_iterator
 from gpufeed.errors import FieldError, ReaderError, ReaderTimeout
 from gpufeed.feed import Feed
+from gpufeed.feed_options import FeedOptions
 from gpufeed.grouping import Batch, group_batches
 from gpufeed.observe.record import Recorder
 from gpufeed.observe.stats import FeedStats
@@ -42,30 +43,12 @@ from gpufeed.reader.batch import batch_stats
 from gpufeed.reader.opening import open_reader
 from gpufeed.static import StaticSlot
 
-__all__ = ["FeedOptions", "FeedReader"]
+__all__ = ["FeedReader"]
 
 Feeds = Feed | list[Feed]
 Group = Callable[[Iterable[Batch]], Iterator[list[Batch]]]
 Planner = Callable[[Batch, Place], BatchPlan]
 log = logging.getLogger("gpufeed")
-
-
-@dataclass(frozen=True)
-class FeedOptions:
-    """How a feed reader runs; `DataFeeder.decorate_reader` says what each means.
-
-    Attributes:
-        stage: Its name, in messages and of its threads.
-    """
-
-    prefetch: int
-    streams: Sequence[object | None]
-    max_bytes_ahead: int | None = None
-    timeout_s: float | None = None
-    stall_warning_s: float | None = 30
-    progress: bool = False
-    trace: str | None = None
-    stage: str = "decorate_reader"
 
 
 class FeedReader(Reader[Feeds]):
@@ -144,12 +127,16 @@ class FeedReader(Reader[Feeds]):
                     now = record.add("compute", now)
         finally:
             for staging in stagings:
-                if error := staging.untold():
-                    what = self._options.stage, error, *error.__notes__
-                    log.error("%s: the pass was left before this was raised: %s (%s)", *what)
+                self._log_untold(staging)
                 staging.recycle()
             part()
             record.write()
+
+    def _log_untold(self, staging: Staging) -> None:
+        error = staging.untold()
+        if error is not None:
+            what = self._options.stage, error, *error.__notes__
+            log.error("%s: the pass was left before this was raised: %s (%s)", *what)
 
     def _static_steps(self, epoch: int, skip: int) -> Generator[Feeds, None, None]:
         """Keep other passes from the static feeds, which are what this one hands out."""

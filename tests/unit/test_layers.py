@@ -58,6 +58,7 @@ LAYERS = {
             "isolation",
             "warm",
             "static",
+            "feed_options",
             "prefetch",
             "feeder",
             "buffering",
