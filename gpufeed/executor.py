@@ -282,7 +282,8 @@ def _plan(
 
 
 def _is_no_array(block: Block, name: str, fed: Mapping[str, Tensor]) -> bool:
-    return block.vars[name].lod_level > 0 or isinstance(fed.get(name), SparseRows)
+    holder = fed.get(name, block.vars[name])
+    return holder.lod_level > 0 or isinstance(holder, SparseRows)
 
 
 def _present(place: PlaceLike) -> Place:
@@ -329,20 +330,22 @@ def _fed(owner: str, block: Block, feed: Mapping[str, Any]) -> dict[str, Tensor]
     for name, given in feed.items():
         if name not in block.vars:
             raise FieldError(f"{owner}.feed must name variables of the program, got {name!r}")
-        fed[name] = _as_tensor(owner, block.vars[name], given)
+        if name not in block.unchecked:
+            _require_kind(owner, block.vars[name], given)
+        tensor = given if isinstance(given, (LoDTensor, SparseRows)) else LoDTensor(given)
+        if name not in block.unchecked:
+            require_tensor(owner, block.vars[name], tensor)
+        fed[name] = tensor
     return fed
 
 
-def _as_tensor(owner: str, variable: Variable, given: Any) -> Tensor:
+def _require_kind(owner: str, variable: Variable, given: Any) -> None:
     wants_sparse = variable.is_sparse and not variable.densify
     if wants_sparse != isinstance(given, SparseRows):
         expected = "SparseRows" if wants_sparse else "dense rows"
         raise FieldError(
             f"{owner}: field {variable.name!r}: expected {expected}, got {type(given).__name__}"
         )
-    tensor = given if isinstance(given, (LoDTensor, SparseRows)) else LoDTensor(given)
-    require_tensor(owner, variable, tensor)
-    return tensor
 
 
 def _as_array(value: Any) -> Any:

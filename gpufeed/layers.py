@@ -23,13 +23,12 @@ and devices are met when the main program reads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
-from weakref import WeakSet
 
-from gpufeed.errors import FieldError, ReaderError
+from gpufeed.errors import FieldError
 from gpufeed.formats import PathLike
 from gpufeed.places import Place, PlaceLike
 from gpufeed.stateful import functions
@@ -41,8 +40,8 @@ from gpufeed.stateful.decorated import (
     ShuffleReader,
 )
 from gpufeed.stateful.files import Filenames
-from gpufeed.stateful.py_reader import PyReader
 from gpufeed.stateful.tensors import TensorFields, free_rows
+from gpufeed.stateful.variable import ReaderVariable
 from gpufeed.variables import (
     Operator,
     Program,
@@ -69,119 +68,6 @@ __all__ = [
 ]
 
 FLAG_SHAPE = (1,)  # of what `has_next` and `reset` set
-
-
-class ReaderVariable:
-    """A reader of a program; the functions of this module make it.
-
-    Attributes:
-        name: Unique in the startup and the main program.
-        fields: What one read sets, in order.
-        persistable: True: the reader stays from run to run.
-    """
-
-    persistable = True
-
-    def __init__(
-        self,
-        name: str,
-        fields: Sequence[Variable],
-        reader: ReaderHolder[Any],
-        source: ReaderVariable | None = None,
-    ) -> None:
-        self.name = name
-        self.fields = tuple(fields)
-        self._reader = reader
-        self._is_made = False
-        self._source = source
-        # Weak, or a program that is dropped would keep its readers and their threads for a while.
-        self._decorated: WeakSet[ReaderVariable] = WeakSet()
-        if source is not None:
-            source._decorated.add(self)
-
-    @property
-    def reader(self) -> ReaderHolder[Any]:
-        """The stateful reader itself.
-
-        Raises:
-            ReaderError: The startup program has not run.
-        """
-        if not self._is_made:
-            raise ReaderError(
-                f"reader {self.name!r} is not made yet; run the startup program first"
-            )
-        return self._reader
-
-    def has_next(self) -> bool:
-        """Return whether there is another item, waiting for it; or an error to raise."""
-        return self.reader.has_next()
-
-    def reset(self) -> None:
-        """Begin again, with every reader that is made of this one.
-
-        A reader that is made of a `py_reader` resets that one, which then has to be started again.
-        What was read ahead is dropped.
-
-        Raises:
-            ReaderError: The startup program has not run.
-        """
-        _ = self.reader
-        root = self._root()
-        (root if isinstance(root._reader, PyReader) else self)._reinit()
-
-    def start(self) -> None:
-        """Begin a pass of the `py_reader` that this reader is, or is made of.
-
-        Raises:
-            ReaderError: It has no source, or its last pass was not ended by `reset`, or the
-                startup program has not run.
-        """
-        _ = self.reader
-        self._py_reader("start").start()
-        for variable in self._root()._decorated:
-            variable._reinit()  # those that were read before the start, and failed
-
-    def decorate_paddle_reader(self, reader: Callable[[], Iterable[Any]]) -> None:
-        """Give the `py_reader` mini-batches to read; see `PyReader.decorate_paddle_reader`."""
-        self._py_reader("decorate_paddle_reader").decorate_paddle_reader(reader)
-
-    def decorate_tensor_provider(self, provider: Callable[[], Iterable[Any]]) -> None:
-        """Give the `py_reader` tensors to read; see `PyReader.decorate_tensor_provider`."""
-        self._py_reader("decorate_tensor_provider").decorate_tensor_provider(provider)
-
-    def __repr__(self) -> str:
-        return f"ReaderVariable(name={self.name!r}, reader={self._reader!r})"
-
-    def _make(self, place: Place) -> Sequence[Any]:
-        """Do what the creating operator does; a second run changes nothing."""
-        if not self._is_made:
-            self._reader.bind(place)
-            self._is_made = True
-        return ()
-
-    def _root(self) -> ReaderVariable:
-        return self if self._source is None else self._source._root()
-
-    def _reinit(self) -> None:
-        for variable in self._decorated:
-            variable._reinit()
-        if isinstance(self._reader, PyReader):
-            self._reader.reset()
-        else:
-            self._reader.reinit()
-
-    def _py_reader(self, method: str) -> PyReader:
-        reader = self._root()._reader
-        if not isinstance(reader, PyReader):
-            raise ReaderError(f"{self.name}.{method} is for py_reader; others are read at once")
-        return reader
-
-    def _read(self, place: Place) -> Sequence[Any]:
-        reader = self._reader if self._is_made else self.reader
-        # What is there already, as most is, says so for less than `to` costs.
-        return [
-            tensor if tensor.place == place else tensor.to(place) for tensor in reader.read_next()
-        ]
 
 
 def open_files(
@@ -238,9 +124,13 @@ def py_reader(
     lod_levels: Sequence[int] | None = None,
     name: str | None = None,
     use_double_buffer: bool = True,
+    *,
+    strict: bool = True,
 ) -> ReaderVariable:
     """Record `gpufeed.py_reader`; its methods are those of the variable."""
-    reader = functions.py_reader(capacity, shapes, dtypes, lod_levels, name, use_double_buffer)
+    reader = functions.py_reader(
+        *(capacity, shapes, dtypes, lod_levels, name, use_double_buffer), strict=strict
+    )
     return _record("py_reader", reader.fields, reader, name=name)
 
 
@@ -273,8 +163,14 @@ def multi_pass(reader: ReaderVariable, pass_num: int) -> ReaderVariable:
     return _decorate("multi_pass", reader, partial(MultiPassReader, pass_num=pass_num))
 
 
-def read_file(reader: ReaderVariable) -> Variable | list[Variable]:
+def read_file(
+    reader: ReaderVariable, *, out: Sequence[Variable] | None = None
+) -> Variable | list[Variable]:
     """Record a read in the main program: the next item, one variable a field.
+
+    Args:
+        reader: What is read.
+        out: Variables of the main program that a read sets; None declares new ones.
 
     Returns:
         The variables to fetch; of one field the variable itself.
@@ -287,8 +183,15 @@ def read_file(reader: ReaderVariable) -> Variable | list[Variable]:
     block = default_main_program().global_block()
     if any(op.type == "read_file" and op.run == reader._read for op in block.ops):
         raise FieldError(f"read_file.reader must be read once in a program, got {reader.name!r}")
-    variables = [replace(field, name=f"{reader.name}.{field.name}") for field in reader.fields]
-    block.vars.update({variable.name: variable for variable in variables})
+    variables = list(out or ())
+    if out is None:
+        variables = [replace(field, name=f"{reader.name}.{field.name}") for field in reader.fields]
+        block.vars.update({variable.name: variable for variable in variables})
+    elif len(out) != len(reader.fields) or any(block.vars.get(one.name) != one for one in out):
+        raise FieldError(
+            f"read_file.out must be {len(reader.fields)} variables of the main program, "
+            f"got {[one.name for one in out]}"
+        )
     block.readers[reader.name] = reader
     names = tuple(variable.name for variable in variables)
     block.ops.append(Operator("read_file", names, reader._read, reader.has_next))
@@ -346,7 +249,7 @@ def _install(function: str, variable: ReaderVariable) -> ReaderVariable:
     """Put a reader variable into both programs, and its creation into the startup program."""
     for program in (default_startup_program(), default_main_program()):
         program.global_block().readers[variable.name] = variable
-    default_startup_program().global_block().ops.append(Operator(function, (), variable._make))
+    default_startup_program().global_block().ops.append(Operator(function, (), variable.make))
     return variable
 
 

@@ -135,6 +135,7 @@ class Block:
         ops: Operators; of a startup program those that make readers, of a main program those that
             read.
         readers: Reader variables by name; they persist, in the startup and in the main program.
+        unchecked: Names of variables that executors take anything for.
     """
 
     def __init__(self) -> None:
@@ -142,6 +143,7 @@ class Block:
         self.ops: list[Operator] = []
         # `gpufeed.layers.ReaderVariable`, of a layer that this one knows nothing of.
         self.readers: dict[str, Any] = {}
+        self.unchecked: set[str] = set()
 
     def var(self, name: str) -> Variable:
         """Return the variable called ``name``.
@@ -174,6 +176,17 @@ class Program:
     def global_block(self) -> Block:
         """Return the block that holds this program's variables."""
         return self._block
+
+    def clone(self, for_test: bool = False) -> Program:
+        """Return a program that begins as this one; what comes to either later is its own.
+
+        Readers are shared, and so is their position. ``for_test`` was for networks, and changes
+        nothing.
+        """
+        clone = Program()
+        for name, held in vars(self._block).items():
+            setattr(clone._block, name, held.copy())
+        return clone
 
 
 class _Defaults(threading.local):

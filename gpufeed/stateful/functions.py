@@ -147,6 +147,7 @@ def py_reader(
     use_double_buffer: bool = True,
     *,
     place: PlaceLike | None = None,
+    strict: bool = True,
 ) -> PyReader:
     """Return a stateful reader that a Python reader feeds; `PyReader` tells the rest.
 
@@ -157,4 +158,8 @@ def py_reader(
     [[1], [2]]
     >>> reader.reset()
     """
-    return PyReader(capacity, shapes, dtypes, lod_levels, name, use_double_buffer, place=place)
+    return PyReader(
+        *(capacity, shapes, dtypes, lod_levels, name, use_double_buffer),
+        place=place,
+        strict=strict,
+    )

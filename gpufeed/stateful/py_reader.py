@@ -46,6 +46,7 @@ class PyReader(ReaderHolder[Instance]):
         name: Of the reader, in messages.
         use_double_buffer: Send batches to ``place`` ahead, too.
         place: Where batches go; None is the host, unless `bind` says otherwise.
+        strict: As for `DataFeeder`; False takes tensors as they are, too.
 
     Raises:
         FieldError: ``capacity`` is not a whole number >= 1, or the lists do not fit each other.
@@ -63,9 +64,10 @@ class PyReader(ReaderHolder[Instance]):
         use_double_buffer: bool = True,
         *,
         place: PlaceLike | None = None,
+        strict: bool = True,
     ) -> None:
         ahead = whole_number("py_reader.capacity", capacity, minimum=1)
-        self.fields = TensorFields("py_reader", shapes, lod_levels, dtypes)
+        self.fields = TensorFields("py_reader", shapes, lod_levels, dtypes, strict=strict)
         self._called = name or "py_reader"
         self._batches = _Decorated(self._called)
         self._sends = bool(use_double_buffer)
@@ -90,6 +92,9 @@ class PyReader(ReaderHolder[Instance]):
         """
         self._decorate(provider, self.fields.of_arrays)
 
+    decorate_sample_list_generator = decorate_paddle_reader  # their names since 1.3
+    decorate_batch_generator = decorate_tensor_provider
+
     def start(self) -> None:
         """Begin a pass.
 
@@ -98,9 +103,12 @@ class PyReader(ReaderHolder[Instance]):
         """
         if self._batches.reader is None:
             raise self._error("start", "needs a source; call decorate_paddle_reader() first")
-        if self.is_started:
-            raise self._error("start", "was called already; call reset() before the next pass")
-        self.is_started = True
+        if not self.is_started:  # or this would wait for whoever reads
+            with self._lock:
+                if not self.is_started:
+                    self.is_started = True
+                    return
+        raise self._error("start", "was called already; call reset() before the next pass")
 
     def reset(self) -> None:
         """End the pass, wherever it is; what was read ahead of it is dropped.

@@ -48,6 +48,7 @@ class TensorFields:
         lod_levels: Of the fields; None is 0 for all.
         dtypes: Of the fields.
         files: That samples come from, as the user names them; what does not fit is told with them.
+        strict: As for `DataFeeder`. False takes tensors as they are, too.
 
     Attributes:
         variables: The fields, called ``field_0``, ``field_1`` and so on.
@@ -64,6 +65,8 @@ class TensorFields:
         lod_levels: Sequence[int] | None,
         dtypes: Sequence[Any],
         files: Sequence[str] = (),
+        *,
+        strict: bool = True,
     ) -> None:
         require_list(f"{owner}.shapes", shapes)
         lod_levels = [0] * len(shapes) if lod_levels is None else lod_levels
@@ -75,6 +78,7 @@ class TensorFields:
                 )
         self.owner = owner
         self._files = tuple(files)
+        self._strict = strict
         self._program = Program()
         with program_guard(self._program):
             self.variables = [
@@ -153,8 +157,9 @@ class TensorFields:
             raise FieldError(
                 f"{self.owner}: expected {len(variables)} tensors a sample, got {len(tensors)}"
             )
-        for variable, tensor in zip(variables, tensors, strict=True):
-            require_tensor(self.owner, variable, tensor)
+        if self._strict:
+            for variable, tensor in zip(variables, tensors, strict=True):
+                require_tensor(self.owner, variable, tensor)
 
     def of_arrays(self, arrays: Iterable[Any]) -> Instance:
         """Return one array or tensor a field, taken as they are, as an instance.
@@ -170,7 +175,7 @@ class TensorFields:
         with self._lock:
             if self._feeder is None:
                 # Not before it is needed: tensors that are read as they are need no collation.
-                self._feeder = DataFeeder(self.variables, "cpu", self._program)
+                self._feeder = DataFeeder(self.variables, "cpu", self._program, strict=self._strict)
             feed: dict[str, Any] = self._feeder.feed(samples)
         return tuple(feed.values())
 

@@ -153,3 +153,78 @@ with fluid.program_guard(fluid.Program(), fluid.Program()):
         show("lists", [[np.array(feed["x"]).tolist() for feed in feeds] for feeds in loader()])
         loader.set_batch_generator(arrays, places)
         show("arrays", [[np.array(feed["x"]).tolist() for feed in feeds] for feeds in loader()])
+
+
+def rows(n):
+    return lambda: (
+        [([i, i + 0.5], [i] * (i % 3), i) for i in range(n)][at : at + 2] for at in range(0, n, 2)
+    )
+
+
+def passes(exe, main, reader, fetched):
+    for _ in range(2):
+        reader.start()
+        got = []
+        try:
+            while True:
+                values = exe.run(main, fetch_list=fetched, return_numpy=False)
+                got.append([(value.lod(), np.array(value).tolist()) for value in values])
+        except fluid.core.EOFException:
+            reader.reset()
+        show("pass", got)
+
+
+def declared():
+    return [
+        fluid.layers.data("x", [2]),
+        fluid.layers.data("ids", [1], dtype="int64", lod_level=1),
+        fluid.layers.data("y", [1], dtype="int64"),
+    ]
+
+
+def recorded(made, double):
+    """Return what a program reads, and what begins its passes."""
+    if made == "py_reader":
+        shapes, dtypes = [(-1, 2), (-1, 1), (-1, 1)], ["float32", "int64", "int64"]
+        reader = fluid.layers.py_reader(4, shapes, dtypes, [0, 1, 0], None, double)
+        reader.decorate_sample_list_generator(rows(7))
+        return reader, fluid.layers.read_file(reader)
+    fields = declared()
+    if made == "by_data":
+        reader = fluid.layers.create_py_reader_by_data(4, fields, None, double)
+        reader.decorate_paddle_reader(rows(7))
+        return reader, fluid.layers.read_file(reader)
+    if made == "PyReader":
+        reader = fluid.io.PyReader(fields, 4, double, iterable=False)
+        reader.decorate_sample_list_generator(rows(7))
+    else:
+        reader = fluid.io.DataLoader.from_generator(fields, 4, double, iterable=False)
+        reader.set_sample_list_generator(rows(7))
+    return reader, fields
+
+
+exe = fluid.Executor(fluid.CPUPlace())
+for made in ("py_reader", "by_data", "PyReader", "DataLoader"):
+    for double in (True, False):
+        with fluid.scope_guard(fluid.Scope()), fluid.unique_name.guard():
+            main, startup = fluid.Program(), fluid.Program()
+            with fluid.program_guard(main, startup):
+                reader, fields = recorded(made, double)
+            exe.run(startup)
+            passes(exe, main, reader, fields)
+
+main, startup = fluid.Program(), fluid.Program()
+with fluid.program_guard(main, startup):
+    x, y = declared()[0], fluid.data("strict", [None, 1], "int64")
+for fed in (np.ones((3, 2), "float32"), np.ones((3, 5), "float32"), np.ones((2, 3, 4), "float32")):
+    show("unchecked", [got.tolist() for got in exe.run(main, {"x": fed}, [x])])
+for fed in (np.ones((3, 1), "int64"), np.ones((3, 2), "int64"), np.ones((3, 1), "float32")):
+    try:
+        show("checked", [got.tolist() for got in exe.run(main, {"strict": fed}, [y])])
+    except ValueError:
+        show("checked", "ValueError")
+test = main.clone(for_test=True)
+show(
+    "clone",
+    [got.tolist() for got in exe.run(test, {"strict": np.ones((1, 1), "int64")}, ["strict"])],
+)

@@ -6,6 +6,9 @@ import importlib
 import pickle
 import pkgutil
 import struct
+import subprocess
+import sys
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -14,7 +17,7 @@ import gpufeed as gf
 import gpufeed.compat
 from gpufeed.compat import fluid, paddle
 from gpufeed.compat.paddle.dataset import common
-from gpufeed.errors import EOFException, FieldError, MissingFile
+from gpufeed.errors import EOFException, FieldError, MissingFile, ReaderError
 
 MODULES = [
     module.name for module in pkgutil.walk_packages(gpufeed.compat.__path__, "gpufeed.compat.")
@@ -90,6 +93,21 @@ class TestNames:
             fluid.optimizer  # noqa: B018 - raises
 
 
+class TestV2:
+    SCRIPT = """
+import sys
+import gpufeed.compat.paddle.v2.fluid as fluid
+import gpufeed.compat.paddle.v2.dataset.mnist as mnist
+from gpufeed.compat.paddle.v2.fluid.executor import Executor
+import gpufeed.compat.paddle as paddle
+assert fluid is paddle.fluid and mnist is paddle.dataset.mnist and Executor is fluid.Executor
+"""
+
+    def test_its_modules_are_the_same(self):
+        done = subprocess.run([sys.executable, "-c", self.SCRIPT], capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
 class TestDeclarations:
     def test_layers_data_takes_append_batch_size_third(self):
         x = fluid.layers.data("x", [1, 28, 28], True, "int64", 0, None, True)
@@ -97,6 +115,24 @@ class TestDeclarations:
         assert fluid.layers.data("y", [4, 3], append_batch_size=False).shape == (4, 3)
         assert fluid.layers.data("z", [-1, 3]).shape == (-1, 3)
         assert fluid.default_main_program().global_block().var("x") is x
+
+    @pytest.mark.parametrize(
+        "fed", [np.zeros((2, 5), "float32"), np.zeros((2, 3)), np.zeros((1, 2, 3), "uint8")]
+    )
+    def test_only_data_itself_is_held_against_what_is_fed(self, fed):
+        fluid.layers.data("free", [3])
+        fluid.data("held", [None, 3])
+        executor = fluid.Executor(fluid.CPUPlace())
+        [array] = executor.run(feed={"free": fed}, fetch_list=["free"])
+        assert (array.shape, array.dtype) == (fed.shape, fed.dtype)
+        with pytest.raises(FieldError, match=r"field 'held': expected (shape|dtype)"):
+            executor.run(feed={"held": fed}, fetch_list=["held"])
+
+    def test_a_lod_that_was_not_declared_is_not_lost(self):
+        fluid.layers.data("free", [1], dtype="int64")
+        tensor = fluid.create_lod_tensor(np.zeros((2, 1), "int64"), [[2]], fluid.CPUPlace())
+        with pytest.raises(FieldError, match=r"'free' has a LoD.* pass return_numpy=False"):
+            fluid.Executor(fluid.CPUPlace()).run(feed={"free": tensor}, fetch_list=["free"])
 
     def test_data_takes_its_shape_as_it_is(self):
         assert fluid.data("x", [None, 3]).shape == (-1, 3)
@@ -209,8 +245,6 @@ class TestLoaders:
             executor.run(feed=[{}, {}])
 
     def test_what_is_not_there(self):
-        with pytest.raises(FieldError, match=r"DataLoader.iterable must be True.*py_reader"):
-            self.loader(iterable=False)
         for missing in ({"feed_list": None}, {"capacity": None}):
             with pytest.raises(FieldError, match="PyReader needs a feed_list and a capacity"):
                 fluid.io.PyReader(**{"feed_list": ["x"], "capacity": 2, **missing})
@@ -249,6 +283,63 @@ class TestV2Feeder:
             paddle.DataFeeder([("a", 3)])
         with pytest.raises(FieldError, match="feeding must name"):
             paddle.DataFeeder([("a", paddle.data_type.integer_value(3))], {"b": 0})
+
+
+class TestLoadersOfPrograms:
+    """``iterable=False``: what they yield is in `support.reference_script`, too."""
+
+    def reader(self, make=fluid.io.PyReader, **options):
+        x, y = fluid.data("x", [None, 1]), fluid.data("y", [None, 1], "int64")
+        return make(feed_list=[x, "y"], capacity=4, iterable=False, **options), [x, y]
+
+    def passes(self, loader, fields):
+        executor = fluid.Executor(fluid.CPUPlace())
+        seen = []
+        for _ in range(2):
+            loader.start()
+            with suppress(EOFException):
+                while True:
+                    got = executor.run(fetch_list=fields)
+                    seen.append([array.ravel().tolist() for array in got])
+            loader.reset()
+        return seen
+
+    @pytest.mark.parametrize("make", [fluid.io.PyReader, fluid.io.DataLoader.from_generator])
+    def test_they_set_the_variables_of_their_list(self, make):
+        loader, fields = self.reader(make)
+        assert not loader.iterable
+        # Label is a float, which the reference cuts to an integer.
+        loader.set_sample_generator(lambda: [(0, 1.0), (1, 2.9), (2, 3)], 2, drop_last=False)
+        fluid.Executor(fluid.CPUPlace()).run(fluid.default_startup_program())
+        assert self.passes(loader, fields) == [[[0, 1], [1, 2]], [[2], [3]]] * 2
+
+    def test_arrays_are_taken_as_they_are(self):
+        loader, fields = self.reader()
+        loader.decorate_batch_generator(lambda: [(np.zeros((1, 3)), np.ones((1, 2), "float32"))])
+        # Nobody has run the startup program.
+        assert self.passes(loader, fields) == [[[0, 0, 0], [1, 1]]] * 2
+
+    def test_they_send_ahead_to_the_place_of_the_executor(self):
+        loader, [x, _] = self.reader()
+        loader.decorate_sample_list_generator(lambda: [[(1, 1)], [(2, 2)]])
+        with gf.virtual_devices(1):
+            executor = fluid.Executor(fluid.CUDAPlace(0))
+            executor.run(fluid.default_startup_program())
+            loader.start()
+            [tensor] = executor.run(fetch_list=[x], return_numpy=False)
+            assert tensor.place == fluid.CUDAPlace(0)
+            loader.reset()
+
+    def test_what_is_for_the_other_kind(self):
+        recorded, _ = self.reader()
+        with pytest.raises(ReaderError, match=r"PyReader: the program reads it.*iterable=True"):
+            recorded()
+        looped = fluid.io.DataLoader.from_generator(["x"], 4)
+        for method in (looped.start, looped.reset):
+            with pytest.raises(ReaderError, match=r"DataLoader\.\w+ is for iterable=False"):
+                method()
+        with pytest.raises(ReaderError, match=r"DataLoader: set_sample_list_generator\(\)"):
+            looped()
 
 
 class TestExecutors:
@@ -296,6 +387,39 @@ class TestExecutors:
         [array] = fluid.ParallelExecutor(False).run([x], feed={})
         assert array.tolist() == [7]
         reader.reset()
+
+    @pytest.mark.parametrize("places", [None, fluid.cpu_places(2)])
+    def test_compiled_programs_are_for_many_devices(self, monkeypatch, places):
+        monkeypatch.setenv("CPU_NUM", "2")
+        x = fluid.data("x", [None, 1], "int64")
+        strategy = fluid.ExecutionStrategy()
+        strategy.num_threads = 4
+        main = fluid.compiler.CompiledProgram(fluid.default_main_program(), fluid.BuildStrategy())
+        executor = fluid.Executor(fluid.CPUPlace())
+        one, two = {"x": np.array([[7]])}, {"x": np.array([[8]])}
+        assert executor.run(main, one, [x])[0].tolist() == [[7]]
+        main = main.with_data_parallel("loss", exec_strategy=strategy, places=places)
+        for _ in range(2):
+            assert executor.run(main, [one, two], [x.name])[0].tolist() == [[7], [8]]
+        assert executor.run(main, [one, two]) == []
+        with pytest.raises(FieldError, match="one for each of 2 places, got 1"):
+            executor.run(main, [one], [x])
+
+    def test_compiled_programs_run_where_the_executor_does(self):
+        x = fluid.data("x", [None, 1], "int64")
+        main = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel()
+        with gf.virtual_devices(3):
+            three = [{"x": np.array([[number]])} for number in range(3)]
+            [array] = fluid.Executor(fluid.CUDAPlace(0)).run(main, three, [x])
+        assert array.tolist() == [[0], [1], [2]]
+
+    def test_scopes_and_unique_names_are_for_scripts(self):
+        with fluid.scope_guard(fluid.core.Scope()), fluid.unique_name.guard():
+            assert isinstance(fluid.global_scope(), fluid.Scope)
+            assert [fluid.unique_name.generate("x") for _ in range(2)] == ["x_0", "x_1"]
+            with fluid.unique_name.guard():
+                assert fluid.unique_name.generate("x") == "x_0"
+            assert fluid.unique_name.generate("x") == "x_2"
 
     def test_a_lod_has_no_array_form(self):
         words = fluid.data("words", [None, 1], "int64", 1)

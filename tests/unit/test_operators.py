@@ -129,6 +129,20 @@ def test_a_reader_is_read_once_in_a_program(programs):
         layers.read_file(reader)
 
 
+def test_a_read_may_set_variables_that_there_are(programs):
+    main, _ = programs
+    reader = numbers()
+    x, y = layers.data("x", [1]), layers.data("y", [1], "int64")
+    with pytest.raises(FieldError, match=r"read_file\.out must be 1 variables .* got \['x', 'y'\]"):
+        layers.read_file(reader, out=[x, y])
+    with program_guard(Program()):
+        elsewhere = layers.data("z", [1])
+    with pytest.raises(FieldError, match=r"read_file\.out must be .* of the main program, got"):
+        layers.read_file(reader, out=[elsewhere])
+    assert layers.read_file(reader, out=[y]) is y
+    assert main.global_block().ops[-1].outputs == ("y",)
+
+
 def test_flags_may_be_asked_for_often(programs):
     reader = numbers()
     assert len({layers.has_next(reader).name for _ in range(3)}) == 3

@@ -54,6 +54,40 @@ def test_each_pass_is_an_epoch_of_the_source():
         reader.reset()
 
 
+def test_a_loose_reader_converts_samples_and_takes_tensors_as_they_are():
+    strict, loose = make(lambda: [[1.9]]), make(strict=False)
+    strict.start()
+    with pytest.raises(FieldError, match="expected int64 values, got float"):
+        strict.read_next()
+    loose.decorate_sample_list_generator(lambda: [[1.9]])
+    loose.start()
+    assert loose.read_next()[0].to_list() == [1]
+    loose.reset()
+    loose.decorate_batch_generator(lambda: [[np.ones((2, 3), "float32")]])
+    loose.start()
+    assert loose.read_next()[0].shape == (2, 3)
+
+
+def test_one_of_many_starts():
+    reader = make(num=2)
+    barrier, refused = threading.Barrier(8), []
+
+    def start():
+        barrier.wait()
+        try:
+            reader.start()
+        except ReaderError as error:
+            refused.append(error)
+
+    threads = [threading.Thread(target=start) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(refused) == 7
+    assert rest_of(reader) == [0, 1]
+
+
 def test_fields_with_lod():
     reader = py_reader(4, [[1], [1]], ["int64", "float32"], [1, 0])
     reader.decorate_paddle_reader(lambda: [[([7, 8], 0.5), ([], 1.5)]])

@@ -129,6 +129,16 @@ def test_unknown_variables(program):
         Program().global_block().var("zzz")
 
 
+def test_a_clone_shares_what_there_was(program):
+    x = data("x", [3])
+    clone = program.clone(for_test=True)
+    with program_guard(clone):
+        assert data("x", [3]) is x
+        data("later", [1])
+    assert list(clone.global_block().vars) == ["x", "later"]
+    assert list(program.global_block().vars) == ["x"]
+
+
 def test_guards_nest_and_end_with_their_block(program):
     inner, startup = Program(), Program()
     outer_startup = default_startup_program()

@@ -11,9 +11,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gpufeed.compat.paddle.fluid import core, framework, io, layers, recordio_writer
+from gpufeed.compat.paddle.fluid import (
+    compiler,
+    core,
+    framework,
+    io,
+    layers,
+    recordio_writer,
+    unique_name,
+)
+from gpufeed.compat.paddle.fluid.compiler import BuildStrategy, CompiledProgram, ExecutionStrategy
 from gpufeed.compat.paddle.fluid.data_feeder import DataFeeder
-from gpufeed.compat.paddle.fluid.executor import Executor, ParallelExecutor
+from gpufeed.compat.paddle.fluid.executor import (
+    Executor,
+    ParallelExecutor,
+    global_scope,
+    scope_guard,
+)
 from gpufeed.create import LoDTensorArray, create_lod_tensor, create_random_int_lodtensor
 from gpufeed.device import cuda_places
 from gpufeed.places import CPUPlace, CUDAPinnedPlace, CUDAPlace, cpu_places
@@ -28,16 +42,21 @@ from gpufeed.variables import (
 from gpufeed.variables import data as declare
 
 __all__ = [
+    "BuildStrategy",
     "CPUPlace",
     "CUDAPinnedPlace",
     "CUDAPlace",
+    "CompiledProgram",
     "DataFeeder",
+    "ExecutionStrategy",
     "Executor",
     "LoDTensor",
     "LoDTensorArray",
     "ParallelExecutor",
     "Program",
+    "Scope",
     "Variable",
+    "compiler",
     "core",
     "cpu_places",
     "create_lod_tensor",
@@ -47,13 +66,17 @@ __all__ = [
     "default_main_program",
     "default_startup_program",
     "framework",
+    "global_scope",
     "io",
     "is_compiled_with_cuda",
     "layers",
     "program_guard",
     "recordio_writer",
+    "scope_guard",
+    "unique_name",
 ]
 
+Scope = core.Scope
 is_compiled_with_cuda = core.is_compiled_with_cuda
 
 

@@ -21,6 +21,7 @@ __all__ = [
     "LoDTensorArray",
     "RecordIOCompressor",
     "RecordIOWriter",
+    "Scope",
     "get_cuda_device_count",
     "is_compiled_with_cuda",
 ]
@@ -34,6 +35,10 @@ def get_cuda_device_count() -> int:
 def is_compiled_with_cuda() -> bool:
     """Return whether there is a CUDA (or virtual) device; there, whether the build knew CUDA."""
     return get_cuda_device_count() > 0
+
+
+class Scope:
+    """What held the values of a network; readers persist in their programs."""
 
 
 class RecordIOCompressor(StrEnum):

@@ -5,19 +5,39 @@ Arguments that were for the networks of a program are taken and change nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
+from weakref import WeakKeyDictionary
 
+from gpufeed.compat.paddle.fluid.compiler import CompiledProgram
+from gpufeed.compat.paddle.fluid.core import Scope
 from gpufeed.device import cuda_places
 from gpufeed.errors import FieldError
 from gpufeed.executor import Executor as PlainExecutor
 from gpufeed.executor import Fetch
 from gpufeed.executor import ParallelExecutor as PlainParallelExecutor
-from gpufeed.places import CPUPlace, Place, PlaceLike, cpu_places
+from gpufeed.places import CPUPlace, CUDAPlace, Place, PlaceLike, cpu_places
 from gpufeed.tensor import LoDTensor
 from gpufeed.variables import Program
 
-__all__ = ["Executor", "ParallelExecutor"]
+__all__ = ["Executor", "ParallelExecutor", "global_scope", "scope_guard"]
+
+Feeds = Mapping[str, Any] | Sequence[Mapping[str, Any]]
+
+
+_scope = Scope()
+
+
+def global_scope() -> Scope:
+    """Return a scope to pass on."""
+    return _scope
+
+
+@contextmanager
+def scope_guard(scope: Scope) -> Iterator[None]:
+    """Do nothing: no executor here looks into a scope."""
+    yield
 
 
 class Executor:
@@ -37,6 +57,7 @@ class Executor:
 
     def __init__(self, place: PlaceLike) -> None:
         self._executor = PlainExecutor(place)
+        self._parallel = WeakKeyDictionary[CompiledProgram, PlainParallelExecutor]()
 
     @property
     def place(self) -> Place:
@@ -45,8 +66,8 @@ class Executor:
 
     def run(
         self,
-        program: Program | None = None,
-        feed: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+        program: Program | CompiledProgram | None = None,
+        feed: Feeds | None = None,
         fetch_list: Sequence[Fetch] | None = None,
         feed_var_name: str = "feed",
         fetch_var_name: str = "fetch",
@@ -54,11 +75,15 @@ class Executor:
         return_numpy: bool = True,
         use_program_cache: bool = False,
     ) -> list[Any]:
-        """Run a program once; see `gpufeed.Executor.run`.
+        """Run a program once; see `gpufeed.Executor.run`, and `ParallelExecutor.run`.
 
         Raises:
-            FieldError: ``feed`` is a list of more than one mapping, or as there.
+            FieldError: ``feed`` is a list of more than one mapping for one place, or as there.
         """
+        if isinstance(program, CompiledProgram):
+            if program.is_data_parallel:
+                return _fetched(self._executor_of(program), fetch_list, feed, return_numpy)
+            program = program.program
         if feed is not None and not isinstance(feed, Mapping):
             if len(feed) != 1:
                 raise FieldError(
@@ -70,6 +95,14 @@ class Executor:
 
     def close(self) -> None:
         """Do nothing: it told parameter servers that this trainer is gone."""
+
+    def _executor_of(self, compiled: CompiledProgram) -> PlainParallelExecutor:
+        if compiled not in self._parallel:
+            places = compiled.places
+            if places is None:
+                places = cuda_places() if isinstance(self.place, CUDAPlace) else cpu_places()
+            self._parallel[compiled] = PlainParallelExecutor(places, compiled.program)
+        return self._parallel[compiled]
 
 
 class ParallelExecutor:
@@ -110,7 +143,7 @@ class ParallelExecutor:
     def run(
         self,
         fetch_list: Sequence[Fetch],
-        feed: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+        feed: Feeds | None = None,
         feed_dict: Mapping[str, Any] | None = None,
         return_numpy: bool = True,
     ) -> list[Any]:
@@ -127,13 +160,25 @@ class ParallelExecutor:
                 `gpufeed.ParallelExecutor.run`.
             EOFException: A reader is at its end.
         """
-        feeds = self._executor.run(fetch_list, feed_dict if feed is None else feed)
-        fetched = []
-        for name in (each if isinstance(each, str) else each.name for each in fetch_list):
-            parts: list[Any] = [each[name].to(CPUPlace()) for each in feeds]
-            whole = type(parts[0]).merge(parts)
-            fetched.append(_as_array(name, whole) if return_numpy else whole)
-        return fetched
+        given = feed_dict if feed is None else feed
+        return _fetched(self._executor, fetch_list, given, return_numpy)
+
+
+def _fetched(
+    executor: PlainParallelExecutor,
+    fetch_list: Sequence[Fetch] | None,
+    feed: Feeds | None,
+    return_numpy: bool,
+) -> list[Any]:
+    """Run on every place; return what each of ``fetch_list`` was, all together on the host."""
+    fetch_list = fetch_list or []
+    feeds = executor.run(fetch_list, feed)
+    fetched = []
+    for name in (each if isinstance(each, str) else each.name for each in fetch_list):
+        parts: list[Any] = [each[name].to(CPUPlace()) for each in feeds]
+        whole = type(parts[0]).merge(parts)
+        fetched.append(_as_array(name, whole) if return_numpy else whole)
+    return fetched
 
 
 def _as_array(name: str, tensor: object) -> Any:

@@ -1,11 +1,13 @@
 """``fluid.layers``: data layers and reader operators. There are no network layers here.
 
-What `batch` has left at the end of a pass is a batch of its own, as it was until 2018; later
-releases dropped it.
+Executors hold what is fed against what ``fluid.data`` declares, and not against `data`: its shape
+and dtype were for the network. What `batch` has left at the end of a pass is a batch of its own, as
+it was until 2018; later releases dropped it.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,14 +19,14 @@ from gpufeed.layers import (
     multi_pass,
     open_files,
     open_recordio_file,
-    py_reader,
     random_data_generator,
     read_file,
     reset,
     shuffle,
 )
 from gpufeed.layers import __getattr__ as __getattr__  # says what any other layer ends in
-from gpufeed.variables import Variable
+from gpufeed.layers import py_reader as record_py_reader
+from gpufeed.variables import Variable, default_main_program
 from gpufeed.variables import data as declare
 
 __all__ = [
@@ -33,6 +35,7 @@ __all__ = [
     "data",
     "double_buffer",
     "has_next",
+    "io",
     "multi_pass",
     "open_files",
     "open_recordio_file",
@@ -42,6 +45,8 @@ __all__ = [
     "reset",
     "shuffle",
 ]
+
+io = sys.modules[__name__]  # ``fluid.layers.io``, where most of these were defined
 
 
 def data(
@@ -64,7 +69,23 @@ def data(
 
     ``type`` and ``stop_gradient`` were for the layers above it, and change nothing.
     """
-    return declare(name, shape, dtype, lod_level, append_batch_size=append_batch_size)
+    variable = declare(name, shape, dtype, lod_level, append_batch_size=append_batch_size)
+    default_main_program().global_block().unchecked.add(name)
+    return variable
+
+
+def py_reader(
+    capacity: int,
+    shapes: Sequence[Sequence[int]],
+    dtypes: Sequence[Any],
+    lod_levels: Sequence[int] | None = None,
+    name: str | None = None,
+    use_double_buffer: bool = True,
+) -> ReaderVariable:
+    """Record a `gpufeed.layers.py_reader` that converts samples, and takes tensors as they are."""
+    return record_py_reader(
+        *(capacity, shapes, dtypes, lod_levels, name, use_double_buffer), strict=False
+    )
 
 
 def create_py_reader_by_data(

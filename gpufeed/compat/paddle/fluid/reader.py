@@ -1,6 +1,8 @@
-"""``fluid.io.DataLoader`` and ``fluid.io.PyReader``, as far as a ``for`` loop reads them.
+"""``fluid.io.DataLoader`` and ``fluid.io.PyReader``: two names of one class.
 
-Both yield lists of feeds, one a place, also where there is one place only.
+Iterable, which is the default, they are read by a ``for`` loop and yield lists of feeds, one a
+place, also where there is one place only. With ``iterable=False`` they are a `py_reader` that sets
+the variables of their ``feed_list``, between ``start`` and ``reset``, in each run of the program.
 """
 
 from __future__ import annotations
@@ -10,12 +12,14 @@ from typing import Any
 
 from gpufeed.columnar import ColumnarBatch
 from gpufeed.compat.paddle.fluid.data_feeder import DataFeeder
+from gpufeed.compat.paddle.fluid.layers import create_py_reader_by_data, read_file
 from gpufeed.errors import FieldError, ReaderError
 from gpufeed.places import CPUPlace, Place, PlaceLike
 from gpufeed.reader.aligned import map_readers
 from gpufeed.reader.base import Reader
 from gpufeed.reader.batch import batch
 from gpufeed.reader.parallel import buffered
+from gpufeed.stateful.variable import ReaderVariable
 from gpufeed.variables import Variable, default_main_program
 
 __all__ = ["DataLoader", "PyReader"]
@@ -25,7 +29,7 @@ AnySource = Callable[[], Iterable[Any]]
 
 
 class DataLoader:
-    """Feeds for the variables of ``feed_list``, read ahead; made by `from_generator`.
+    """What sets the variables of ``feed_list``, read ahead; made by `from_generator`.
 
     >>> from gpufeed.compat import fluid
     >>> with fluid.program_guard(fluid.Program()):
@@ -42,23 +46,46 @@ class DataLoader:
         use_double_buffer: Send batches ahead, too.
         return_list: Yield lists of tensors in place of feeds.
         drop_last: Drop the last batches where they are fewer than the places; False yields them.
+        iterable: Be read by a ``for`` loop, and not by the program.
+
+    Raises:
+        FieldError: ``feed_list`` or ``capacity`` is None, or names no variables of the program.
     """
 
     def __init__(
         self,
-        feed_list: Sequence[Variable | str],
-        capacity: int,
+        feed_list: Sequence[Variable | str] | None,
+        capacity: int | None,
         *,
         use_double_buffer: bool = True,
         return_list: bool = False,
         drop_last: bool = True,
+        iterable: bool = True,
     ) -> None:
-        self._feed_list, self._program = feed_list, default_main_program()
+        if feed_list is None or capacity is None:
+            raise FieldError(
+                f"{type(self).__name__} needs a feed_list and a capacity, "
+                f"got {feed_list!r} and {capacity!r}"
+            )
+        self._program = default_main_program()
+        block = self._program.global_block()
+        self._feed_list = [block.var(each) if isinstance(each, str) else each for each in feed_list]
         self._capacity = capacity
         self._prefetch = 2 if use_double_buffer else 0
         self._return_list = return_list
         self._drop_last = drop_last
         self._steps: Reader[Any] | None = None
+        self._recorded: ReaderVariable | None = None
+        if not iterable:
+            self._recorded = create_py_reader_by_data(
+                capacity, self._feed_list, use_double_buffer=use_double_buffer
+            )
+            read_file(self._recorded, out=self._feed_list)
+
+    @property
+    def iterable(self) -> bool:
+        """Whether a ``for`` loop reads this, and not the program."""
+        return self._recorded is None
 
     @staticmethod
     def from_generator(
@@ -70,18 +97,14 @@ class DataLoader:
         use_multiprocess: bool = False,
         drop_last: bool = True,
     ) -> DataLoader:
-        """Return a loader that still has to be given a generator.
-
-        Raises:
-            FieldError: ``iterable`` is False, ``feed_list`` or ``capacity`` None.
-        """
-        fields, ahead = _given("DataLoader", feed_list, capacity, iterable)
+        """Return a loader that still has to be given a generator."""
         return DataLoader(
-            fields,
-            ahead,
+            feed_list,
+            capacity,
             use_double_buffer=use_double_buffer,
             return_list=return_list,
             drop_last=drop_last,
+            iterable=iterable,
         )
 
     def set_sample_generator(
@@ -97,7 +120,13 @@ class DataLoader:
     def set_sample_list_generator(
         self, reader: AnySource, places: Places | None = None
     ) -> DataLoader:
-        """Read mini-batches, lists of samples; ``places`` None is the host."""
+        """Read mini-batches, lists of samples.
+
+        ``places`` None is the host; where a program reads, it is the executor that has places.
+        """
+        if self._recorded is not None:
+            self._recorded.decorate_paddle_reader(reader)
+            return self
         where = [CPUPlace()] if places is None else places
         feeder = DataFeeder(
             self._feed_list,
@@ -115,24 +144,59 @@ class DataLoader:
 
     def set_batch_generator(self, reader: AnySource, places: Places | None = None) -> DataLoader:
         """Read mini-batches that are a list of one array or tensor a field."""
+        if self._recorded is not None:
+            self._recorded.decorate_tensor_provider(reader)
+            return self
         return self.set_sample_list_generator(map_readers(self._columns, reader), places)
+
+    def start(self) -> None:
+        """Begin a pass of a program that reads.
+
+        Raises:
+            ReaderError: This is iterable, has no generator yet, or its last pass was not ended.
+        """
+        self._read_by_program("start").start()
+
+    def reset(self) -> None:
+        """End the pass of a program that reads, as after an `EOFException`.
+
+        Raises:
+            ReaderError: This is iterable.
+        """
+        self._read_by_program("reset").reset()
 
     def __call__(self) -> Iterator[Any]:
         """Start a pass.
 
         Raises:
-            ReaderError: There is no generator yet.
+            ReaderError: There is no generator yet, or the program reads.
         """
+        if self._recorded is not None:
+            raise ReaderError(
+                f"{type(self).__name__}: the program reads it, between start() and reset(); "
+                "pass iterable=True for a loop"
+            )
         if self._steps is None:
-            raise ReaderError("DataLoader: set_sample_list_generator() or its kin must come first")
+            raise ReaderError(
+                f"{type(self).__name__}: set_sample_list_generator() or its kin must come first"
+            )
         return self._steps()
 
     def __iter__(self) -> Iterator[Any]:
         return self()
 
     def _columns(self, arrays: Sequence[Any]) -> ColumnarBatch:
-        names = (each if isinstance(each, str) else each.name for each in self._feed_list)
+        names = (each.name for each in self._feed_list)
         return ColumnarBatch(dict(zip(names, arrays, strict=True)))
+
+    def _read_by_program(self, method: str) -> ReaderVariable:
+        if self._recorded is None:
+            raise ReaderError(
+                f"{type(self).__name__}.{method} is for iterable=False; a loop needs none"
+            )
+        # In its time it was made at once, and scripts may have run the startup program before.
+        self._recorded.make()
+        return self._recorded
 
 
 class PyReader(DataLoader):
@@ -142,7 +206,7 @@ class PyReader(DataLoader):
         feed_list: As for `DataLoader`, and the others.
         capacity: Batches read ahead.
         use_double_buffer: Send batches ahead, too.
-        iterable: Has to be True.
+        iterable: Be read by a ``for`` loop, and not by the program; until 1.5 that was False.
         return_list: Yield lists of tensors.
     """
 
@@ -154,29 +218,17 @@ class PyReader(DataLoader):
         iterable: bool = True,
         return_list: bool = False,
     ) -> None:
-        fields, ahead = _given("PyReader", feed_list, capacity, iterable)
         super().__init__(
-            fields, ahead, use_double_buffer=use_double_buffer, return_list=return_list
+            feed_list,
+            capacity,
+            use_double_buffer=use_double_buffer,
+            return_list=return_list,
+            iterable=iterable,
         )
 
     decorate_sample_generator = DataLoader.set_sample_generator
     decorate_sample_list_generator = DataLoader.set_sample_list_generator
     decorate_batch_generator = DataLoader.set_batch_generator
-
-
-def _given(
-    owner: str,
-    feed_list: Sequence[Variable | str] | None,
-    capacity: int | None,
-    iterable: bool,
-) -> tuple[Sequence[Variable | str], int]:
-    if not iterable:
-        raise FieldError(f"{owner}.iterable must be True, got {iterable!r}; use layers.py_reader")
-    if feed_list is None or capacity is None:
-        raise FieldError(
-            f"{owner} needs a feed_list and a capacity, got {feed_list!r} and {capacity!r}"
-        )
-    return feed_list, capacity
 
 
 def _tensors(feeds: list[Any]) -> list[list[Any]]:
