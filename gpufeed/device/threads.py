@@ -256,22 +256,31 @@ def _waiting_generators() -> set[int]:
     return found
 
 
-def close_within(generator: Generator[object, None, None]) -> bool:
+def close_within(generator: Generator[object, None, None], ended: threading.Event) -> bool:
     """Close what was opened while ``generator`` ran, which runs on another thread.
 
-    A stage that had just come to its end wakes nobody: what is opened after it is closed, too.
+    A stage that had just come to its end wakes nobody: what is opened after it is closed, too. So
+    where nothing is open yet, because workers are being started, this waits for the generator to
+    end, at most `CLOSE_TIMEOUT_S`.
+
+    Args:
+        generator: What that thread is inside of.
+        ended: Set by the generator when it ends.
 
     Returns:
-        Whether there was anything: else that thread is in the user's own code.
+        Whether there was anything to close: else that thread is in the user's own code.
     """
     frame = _frame_of(generator)
     with _live_lock:
         groups = [group for group in _live if frame in group._generators]
-        if groups:
-            _ending.add(generator)
+        _ending.add(generator)
     for group in groups:
         group._close_channels()
-    return bool(groups)
+    if groups or (frame not in _waiting_generators() and ended.wait(CLOSE_TIMEOUT_S)):
+        return True
+    with _live_lock:
+        _ending.discard(generator)
+    return False
 
 
 def _frame_of(generator: Generator[object, None, None]) -> int:

@@ -25,11 +25,24 @@ __all__ = ["Reader"]
 
 T = TypeVar("T")
 
-_Passes = WeakKeyDictionary[Generator[Any, None, None], Position]
 
 # For the passes of every reader: one in each would have to stay behind when a reader is pickled.
 # Reentrant: the garbage collector may run a finalizer that starts a pass while it is held.
 _passes_lock = threading.RLock()
+
+
+class _Pass:
+    """A pass that was started, as `Reader.close` sees it from any thread."""
+
+    __slots__ = ("ended", "is_closed", "position")
+
+    def __init__(self, position: Position) -> None:
+        self.position = position
+        self.is_closed = False  # from outside, while its consumer waits for a sample
+        self.ended = threading.Event()
+
+
+_Passes = WeakKeyDictionary[Generator[Any, None, None], _Pass]
 
 
 class Reader(Stage[T]):
@@ -79,15 +92,17 @@ class Reader(Stage[T]):
         if self._is_started:
             self._position = Position(self._position.epoch + 1)
         self._is_started = True
-        samples = self._deliver(self._position)
+        begun = _Pass(self._position)
+        samples = self._deliver(begun)
         with _passes_lock:
-            self._passes[samples] = self._position
+            self._passes[samples] = begun
         return samples
 
     def __iter__(self) -> Iterator[T]:
         return self()
 
-    def _deliver(self, position: Position) -> Generator[T, None, None]:
+    def _deliver(self, begun: _Pass) -> Generator[T, None, None]:
+        position = begun.position
         if position.is_over:
             return
         self._skipped_before = None
@@ -101,10 +116,12 @@ class Reader(Stage[T]):
                 # No variable here: it would keep a sample that the consumer has dropped.
                 yield from position.count(source)
         except ClosedEarly:
-            if not position.is_closed:
+            if not begun.is_closed:
                 raise
         else:
             position.is_over = True
+        finally:
+            begun.ended.set()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position of the last pass that was started, as a small JSON object.
@@ -178,18 +195,21 @@ class Reader(Stage[T]):
 
         Raises:
             ReaderError: Another thread is inside ``next`` of a pass that runs on no other thread
-                and in no process, so that there is nothing to wake it from.
+                and in no process, so that there is nothing to wake it from, and did not come out
+                of it within a second.
         """
         with _passes_lock:
             passes = list(self._passes.items())
-        for samples, position in passes:
+        for samples, begun in passes:
             if _close(samples):
                 continue
-            position.is_closed = True
-            if not close_within(samples):
-                raise ReaderError(
-                    f"close of {self!r}: another thread is taking a sample from it; close it there"
-                )
+            begun.is_closed = True
+            if close_within(samples, begun.ended) or _close(samples):
+                continue
+            begun.is_closed = False
+            raise ReaderError(
+                f"close of {self!r}: another thread is taking a sample from it; close it there"
+            )
 
     def __getstate__(self) -> dict[str, Any]:
         # Passes stay with this object; a copy in another process begins its own.

@@ -105,7 +105,8 @@ class PipeReader(Reader[str]):
         command = _Command(self._arguments)
         try:
             # A group without threads: it is closed with the stage on whose thread this runs.
-            with ThreadGroup(self.name, command):
+            with ThreadGroup(self.name, command) as group:
+                group.require_open()  # what it has written by now is wanted by nobody
                 blocks = self._blocks(command)
                 if line_break is None:
                     yield from _decoded(blocks, command)

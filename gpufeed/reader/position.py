@@ -39,18 +39,16 @@ class Position:
         epoch: Number of the pass, from 0.
         delivered: How many samples of it its consumer has received.
         is_over: Whether its consumer has come to the end.
-        is_closed: Whether it was closed while its consumer waited for a sample.
         worlds: What other numbers of ranks took of the pass before this one went on with it.
     """
 
-    __slots__ = ("_before", "_left", "epoch", "is_closed", "is_over", "worlds")
+    __slots__ = ("_before", "_left", "epoch", "is_over", "worlds")
 
     def __init__(
         self, epoch: int = 0, delivered: int = 0, worlds: Worlds = (), *, is_over: bool = False
     ) -> None:
         self.epoch = epoch
         self.is_over = is_over
-        self.is_closed = False
         self.worlds = worlds
         self._before = delivered
         self._left = repeat(True, sys.maxsize)

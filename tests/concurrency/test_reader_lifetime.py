@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from weakref import WeakSet
 
 import pytest
 from support.readers import BrokenError, Gate, Watched, counting
@@ -199,6 +200,62 @@ def test_closing_where_one_stage_ends_keeps_the_next_from_going_on(stage, monkey
     assert taken == [1]
     assert not reader._position.is_over
     assert len(list(reader)) == 4
+
+
+@pytest.mark.parametrize("stage", NEXT)
+def test_closing_before_a_stage_has_started_its_workers_ends_the_pass(stage, monkeypatch):
+    gate, taken = Gate(), []
+
+    class Ending(WeakSet):
+        def add(self, generator):
+            super().add(generator)
+            gate.open()
+
+    monkeypatch.setattr("gpufeed.device.threads._ending", Ending())
+    monkeypatch.setattr("gpufeed.device.threads.CLOSE_TIMEOUT_S", 30.0)
+
+    def starting():
+        gate.wait()
+        yield from ()
+
+    reader = rd.chain(starting, NEXT[stage])
+    thread = threading.Thread(target=lambda: taken.extend(reader()))
+    thread.start()
+    gate.wait_for_arrival()
+    reader.close()
+    thread.join(10)
+    assert taken == []
+    assert not reader._position.is_over
+    assert len(list(reader)) == 3
+
+
+def test_closing_waits_for_a_sample_of_a_pass_without_workers(monkeypatch):
+    """No longer than a second; where it does not come, the pass goes on as if nobody had asked."""
+    gate, taken = Gate(), []
+
+    def source():
+        yield 1
+        gate.wait()
+        yield 2
+
+    reader = rd.chain(source, rd.buffered(counting(1), 1))
+    thread = threading.Thread(target=lambda: taken.extend(reader()))
+    thread.start()
+    gate.wait_for_arrival()
+    monkeypatch.setattr("gpufeed.device.threads.CLOSE_TIMEOUT_S", 0.01)
+    with pytest.raises(ReaderError, match="another thread is taking a sample from it"):
+        reader.close()
+    monkeypatch.setattr("gpufeed.device.threads.CLOSE_TIMEOUT_S", 30.0)
+    gate.open()
+    thread.join(10)
+    assert taken == [1, 2, 0]
+
+
+def test_closing_a_pass_from_within_itself_is_refused_at_once(monkeypatch):
+    monkeypatch.setattr("gpufeed.device.threads.CLOSE_TIMEOUT_S", 30.0)
+    reader = rd.map_readers(lambda sample: reader.close(), counting(3))
+    with pytest.raises(ReaderError, match="close of map_readers"):
+        next(reader())
 
 
 def test_a_thread_that_still_takes_samples_at_exit_ends_in_silence():
