@@ -1,8 +1,8 @@
 """Executors: they run recorded reader operators, and hand out what was read or fed.
 
 Neither runs network layers; a program here holds inputs and reader operators only. A run does the
-operators whose variables its ``fetch_list`` names, in the order of their recording; without a
-``fetch_list`` it does all of them.
+operators whose variables its ``fetch_list`` names, in the order of their recording; where it names
+none, all of them.
 
 What a run reads is not lost: everything that can be wrong with its arguments is found before the
 first read, and so is the end of the data of any reader that it reads.
@@ -67,7 +67,8 @@ class Executor:
         Args:
             program: None is the default main program.
             feed: Tensors or arrays by the name of their variable.
-            fetch_list: Variables of ``program``, or their names. None runs every operator.
+            fetch_list: Variables of ``program``, or their names. None, or an empty list, runs every
+                operator.
             return_numpy: Whether tensors come back as arrays on the host. Those with a LoD have no
                 array form; False returns `LoDTensor` and `SparseRows` on this executor's place.
 
@@ -261,7 +262,7 @@ def _plan(
     """Find the operators that set what is fetched, or all; what none sets has to be fed."""
     operators = list(block.ops)
     names = [] if fetch_list is None else _fetched(owner, block, fetch_list)
-    if fetch_list is not None:
+    if names:  # or a loop that fetches nothing would never come to the end of the data
         wanted = set(names).difference(fed)
         operators = [op for op in operators if not wanted.isdisjoint(op.outputs)]
         if unset := wanted.difference(*(op.outputs for op in operators)):

@@ -352,6 +352,8 @@ class TestExecutors:
         assert array.tolist() == [[1], [2]]
         [tensor] = executor.run(feed=feed, fetch_list=["x"], return_numpy=False)
         assert isinstance(tensor, fluid.LoDTensor)
+        for one in (x, "x"):
+            assert executor.run(feed=feed, fetch_list=one)[0].tolist() == [[1], [2]]
         assert executor.place == gf.CPUPlace()
         executor.close()
 
@@ -386,6 +388,8 @@ class TestExecutors:
         reader.start()
         [array] = fluid.ParallelExecutor(False).run([x], feed={})
         assert array.tolist() == [7]
+        with pytest.raises(EOFException):
+            fluid.ParallelExecutor(False).run([])
         reader.reset()
 
     @pytest.mark.parametrize("places", [None, fluid.cpu_places(2)])

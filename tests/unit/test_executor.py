@@ -67,7 +67,6 @@ def test_a_run_does_what_its_fetch_list_needs(programs):
     more, again = layers.has_next(reader), layers.reset(reader)
     executor = Executor("cpu")
     assert executor.run(programs[0], fetch_list=[more, more]) == [True, True]
-    assert executor.run(programs[0], fetch_list=[]) == []
     array, has_more = executor.run(programs[0], fetch_list=[x, more])
     assert (array.tolist(), has_more) == ([0, 1], True)
     executor.run(programs[0], fetch_list=[x])
@@ -76,6 +75,16 @@ def test_a_run_does_what_its_fetch_list_needs(programs):
     assert executor.run(programs[0], fetch_list=[again], return_numpy=False) == [True]
     with pytest.raises(ReaderError, match="call start"):
         executor.run(programs[0], fetch_list=[more])
+
+
+@pytest.mark.parametrize("fetch_list", [None, [], ()])
+def test_a_loop_that_fetches_nothing_ends(programs, fetch_list):
+    started(programs[1])
+    executor = Executor("cpu")
+    for _ in range(3):
+        assert executor.run(fetch_list=fetch_list) == []
+    with pytest.raises(EOFException):
+        executor.run(fetch_list=fetch_list)
 
 
 def test_a_run_follows_what_it_is_given_from_one_to_the_next(programs):
@@ -93,7 +102,6 @@ def test_a_run_follows_what_it_is_given_from_one_to_the_next(programs):
         assert executor.run(programs[0], fetch_list=[x, more])[1]
         with program_guard(Program()):
             layers.read_file(reader)
-            assert executor.run(fetch_list=[]) == []
         again = layers.has_next(reader)
         assert executor.run(programs[0], fetch_list=[again]) == [True]
     assert array.tolist() == [6, 7]

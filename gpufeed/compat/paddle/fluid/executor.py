@@ -19,7 +19,7 @@ from gpufeed.executor import Fetch
 from gpufeed.executor import ParallelExecutor as PlainParallelExecutor
 from gpufeed.places import CPUPlace, CUDAPlace, Place, PlaceLike, cpu_places
 from gpufeed.tensor import LoDTensor
-from gpufeed.variables import Program
+from gpufeed.variables import Program, Variable
 
 __all__ = ["Executor", "ParallelExecutor", "global_scope", "scope_guard"]
 
@@ -68,7 +68,7 @@ class Executor:
         self,
         program: Program | CompiledProgram | None = None,
         feed: Feeds | None = None,
-        fetch_list: Sequence[Fetch] | None = None,
+        fetch_list: Fetch | Sequence[Fetch] | None = None,
         feed_var_name: str = "feed",
         fetch_var_name: str = "fetch",
         scope: object = None,
@@ -91,7 +91,7 @@ class Executor:
                     "use ParallelExecutor"
                 )
             [feed] = feed
-        return self._executor.run(program, feed, fetch_list, return_numpy)
+        return self._executor.run(program, feed, _listed(fetch_list), return_numpy)
 
     def close(self) -> None:
         """Do nothing: it told parameter servers that this trainer is gone."""
@@ -142,7 +142,7 @@ class ParallelExecutor:
 
     def run(
         self,
-        fetch_list: Sequence[Fetch],
+        fetch_list: Fetch | Sequence[Fetch],
         feed: Feeds | None = None,
         feed_dict: Mapping[str, Any] | None = None,
         return_numpy: bool = True,
@@ -150,7 +150,7 @@ class ParallelExecutor:
         """Run the program on every device; return what each of ``fetch_list`` was, all together.
 
         Args:
-            fetch_list: Variables, or their names.
+            fetch_list: Variables, or their names, or one of them.
             feed: One mapping, whose samples are shared over the devices, or one a device.
             feed_dict: The old name of ``feed``.
             return_numpy: Whether tensors come back as arrays, and not as `LoDTensor`.
@@ -166,19 +166,25 @@ class ParallelExecutor:
 
 def _fetched(
     executor: PlainParallelExecutor,
-    fetch_list: Sequence[Fetch] | None,
+    fetch_list: Fetch | Sequence[Fetch] | None,
     feed: Feeds | None,
     return_numpy: bool,
 ) -> list[Any]:
     """Run on every place; return what each of ``fetch_list`` was, all together on the host."""
-    fetch_list = fetch_list or []
-    feeds = executor.run(fetch_list, feed)
+    wanted = _listed(fetch_list)
+    feeds = executor.run(wanted, feed)
     fetched = []
-    for name in (each if isinstance(each, str) else each.name for each in fetch_list):
+    for name in (each if isinstance(each, str) else each.name for each in wanted):
         parts: list[Any] = [each[name].to(CPUPlace()) for each in feeds]
         whole = type(parts[0]).merge(parts)
         fetched.append(_as_array(name, whole) if return_numpy else whole)
     return fetched
+
+
+def _listed(fetch_list: Fetch | Sequence[Fetch] | None) -> Sequence[Fetch]:
+    if isinstance(fetch_list, (str, Variable)):
+        return [fetch_list]
+    return fetch_list or []
 
 
 def _as_array(name: str, tensor: object) -> Any:
