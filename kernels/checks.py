@@ -1,8 +1,8 @@
 """What the dispatcher asks of its arguments before a kernel may touch memory.
 
-Shapes, dtypes and layout are checked everywhere; the ends of ``offsets`` only on the host, since
-reading them from a device would make the host wait. Each check costs the same for any batch size:
-that offsets never fall, and indices stay in range, is the caller's promise.
+Shapes, dtypes and layout are checked everywhere; whether ``offsets`` fit only on the host, since
+reading them from a device would make the host wait: there it is the caller's promise. Indices and
+numbers of sequences are left to the kernels.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["check_array", "check_castable", "check_offsets"]
+__all__ = ["check_array", "check_castable", "check_fill", "check_offsets"]
 
 Array = npt.NDArray[Any]
 
@@ -80,20 +80,44 @@ def check_offsets(
     name: str,
     offsets: Array,
     rows: int,
-    total: int,
+    total: int | None,
     dtypes: tuple[np.dtype[Any], ...] = INDEX_DTYPES,
 ) -> None:
-    """Raise unless ``offsets`` can cut ``total`` entries into ``rows`` rows.
+    """Raise unless ``offsets`` can cut ``total`` entries (None: any number) into ``rows`` rows.
 
     Raises:
         TypeError: It is of another dtype.
-        ValueError: It has another length, or (on the host) other ends.
+        ValueError: It has another length, or (on the host) other ends, or falls.
     """
     check_array(name, offsets, (rows + 1,), dtypes)
     if isinstance(offsets, np.ndarray):
         first, last = offsets.item(0), offsets.item(-1)
-        if first != 0 or last != total:
-            raise ValueError(f"{name} must start at 0 and end at {total}, got {first} and {last}")
+        if first != 0 or last != (last if total is None else total):
+            end = "" if total is None else f" and end at {total}"
+            raise ValueError(f"{name} must start at 0{end}, got {first} and {last}")
+        falls = offsets[1:] < offsets[:-1]
+        if np.count_nonzero(falls):
+            at = int(falls.argmax())
+            raise ValueError(
+                f"{name} must never fall, got {offsets[at]} then {offsets[at + 1]} at entry {at}"
+            )
+
+
+def check_fill(name: str, value: Any, dtype: np.dtype[Any]) -> None:
+    """Raise unless ``value`` is one number that ``dtype`` can hold; floats may be rounded.
+
+    Raises:
+        ValueError: It is not.
+    """
+    if type(value) is dtype.type:
+        return
+    given = np.asarray(value)
+    fits = given.ndim == 0 and given.dtype.kind in "biuf"
+    if fits and dtype.kind != "f":
+        with np.errstate(invalid="ignore"):
+            fits = given.astype(dtype) == given
+    if not fits:
+        raise ValueError(f"{name} must be a {dtype}, got {value!r}")
 
 
 def check_castable(name: str, values: Array, out: Array) -> None:

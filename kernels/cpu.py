@@ -87,9 +87,15 @@ def _gather(
     width: int,
     is_reversed: bool,
     out: Array,
-) -> None:
+) -> int:
+    """Return the first entry of ``sequences`` that is none, or of another length; else -1."""
     for i in range(sequences.size):
-        start, length = offsets[sequences[i]], new_offsets[i + 1] - new_offsets[i]
+        sequence, length = sequences[i], new_offsets[i + 1] - new_offsets[i]
+        if sequence < 0 or sequence >= offsets.size - 1:
+            return i
+        start = offsets[sequence]
+        if offsets[sequence + 1] - start != length:
+            return i
         if not is_reversed:
             source = values[start * width : (start + length) * width]
             target = out[new_offsets[i] * width : new_offsets[i + 1] * width]
@@ -103,6 +109,7 @@ def _gather(
             target = out[begin : begin + width]
             for j in range(target.size):
                 target[j] = source[j]
+    return -1
 
 
 @compiled
@@ -219,11 +226,24 @@ def gather_sequences(
     width = math.prod(values.shape[1:])
     words, out_words = as_words(values, values.size), as_words(out, out.size)
 
-    def make(first: int, last: int) -> None:
+    def make(first: int, last: int) -> int:
         part = sequences[first:last], new_offsets[first : last + 1]
-        _gather(words, offsets, *part, width, is_reversed, out_words)
+        wrong: int = _gather(words, offsets, *part, width, is_reversed, out_words)
+        return wrong if wrong < 0 else first + wrong
 
-    in_parts(make, len(sequences), out.nbytes)
+    wrong = max(in_parts(make, len(sequences), out.nbytes))
+    if wrong >= 0:
+        _raise_for_sequence(offsets, sequences[wrong], new_offsets[wrong : wrong + 2])
+
+
+def _raise_for_sequence(offsets: Array, sequence: int, bounds: Array) -> None:
+    num = len(offsets) - 1
+    if not 0 <= sequence < num:
+        raise ValueError(f"gather_sequences.sequences must be in [0, {num}), got {sequence}")
+    raise ValueError(
+        f"gather_sequences.new_offsets must leave {np.diff(offsets)[sequence]} rows "
+        f"for sequence {sequence}, got {np.diff(bounds)[0]}"
+    )
 
 
 def number_rows(offsets: Array, out: Array, *, restarts: bool = False) -> None:

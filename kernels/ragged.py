@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpufeed.kernels.checks import FLAG_DTYPES, INDEX_DTYPES, check_array, check_offsets
+from gpufeed.kernels.checks import (
+    FLAG_DTYPES,
+    INDEX_DTYPES,
+    check_array,
+    check_fill,
+    check_offsets,
+)
 from gpufeed.kernels.dispatch import resolve
 
 __all__ = ["gather_sequences", "mask_rows", "number_rows", "pad_rows", "unpad_rows"]
@@ -37,7 +43,7 @@ def pad_rows(
     Args:
         values: ``(total, *item)``.
         offsets: ``(rows + 1,)``, int32 or int64.
-        pad_value: One number for all.
+        pad_value: One number for all, which the dtype of ``out`` can hold.
         out: ``(rows, max_length, *item)``, of the dtype of ``values``; overwritten.
         pads_left: Put ``pad_value`` before a short row and not after it.
         keeps_end: Of a long row drop the beginning and not the end.
@@ -54,6 +60,7 @@ def pad_rows(
     shape = ("rows", "max_length", *values.shape[1:])
     check_array("pad_rows.out", out, shape, (values.dtype,), is_written=True)
     check_offsets("pad_rows.offsets", offsets, out.shape[0], values.shape[0])
+    check_fill("pad_rows.pad_value", pad_value, out.dtype)
     run(values, offsets, pad_value, out, pads_left=bool(pads_left), keeps_end=bool(keeps_end))
 
 
@@ -117,16 +124,17 @@ def gather_sequences(
     Args:
         values: ``(total, *item)``.
         offsets: ``(entries + 1,)``, int32 or int64.
-        sequences: ``(taken,)``, of the dtype of ``offsets``, in ``[0, entries)``, which the caller
-            has checked.
-        new_offsets: ``(taken + 1,)``, of that dtype; differs as the lengths of the sequences do.
+        sequences: ``(taken,)``, of the dtype of ``offsets``, in ``[0, entries)``.
+        new_offsets: ``(taken + 1,)``, of that dtype: as far apart as the sequences are long. On a
+            device that both fit is the caller's promise.
         out: ``(new total, *item)``, of the dtype of ``values``.
         is_reversed: Copy the rows of each sequence last to first.
         stream: As for `densify_rows`.
 
     Raises:
         TypeError: An array of a dtype that no kernel takes, or arrays of host and device mixed.
-        ValueError: An array that is not contiguous, or of another shape.
+        ValueError: An array that is not contiguous, or of another shape; on the host also a
+            sequence that is not there, or has not the length that ``new_offsets`` says.
     """
     run, (values, offsets, sequences, new_offsets, out) = resolve(
         "gather_sequences",
@@ -203,5 +211,5 @@ def mask_rows(
     """
     run, (offsets, out) = resolve("mask_rows", stream, offsets=offsets, out=out)
     check_array("mask_rows.out", out, ("rows", "max_length"), FLAG_DTYPES, is_written=True)
-    check_array("mask_rows.offsets", offsets, (len(out) + 1,), INDEX_DTYPES)
+    check_offsets("mask_rows.offsets", offsets, len(out), None)
     run(offsets, out, pads_left=bool(pads_left))

@@ -70,6 +70,8 @@ def convert_values(
     if axis is None:
         run(values, scale, shift, out)
         return
+    if not -out.ndim <= axis < out.ndim:
+        raise ValueError(f"convert_values.axis must be in [{-out.ndim}, {out.ndim}), got {axis}")
     for name, factor in zip(factors, on_place, strict=True):
         if factor is None:
             raise ValueError(f"convert_values.{name} must be an array with axis, got None")

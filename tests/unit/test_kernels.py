@@ -167,6 +167,23 @@ REFUSED = {
         ValueError,
         r"densify_rows\.offsets must start at 0 and end at 2, got 0 and 3",
     ),
+    "offsets that fall": (
+        ("densify_rows", np.array([0, 10**9, 3, 3]), INDICES, None, zeros((3, 4))),
+        ValueError,
+        r"densify_rows\.offsets must never fall, got 1000000000 then 3 at entry 1",
+    ),
+    "old offsets that fall": (
+        (
+            "densify_rows",
+            OFFSETS,
+            INDICES,
+            None,
+            zeros((3, 4)),
+            {"previous": (np.array([0, 2, -1, 3]), INDICES)},
+        ),
+        ValueError,
+        r"densify_rows\.previous_offsets must never fall, got 2 then -1 at entry 1",
+    ),
     "float offsets": (
         ("densify_rows", OFFSETS.astype("float64"), INDICES, None, zeros((3, 4))),
         TypeError,
@@ -249,6 +266,36 @@ REFUSED = {
         ValueError,
         r"gather_sequences\.new_offsets must have shape \(3\), got \(2,\)",
     ),
+    "a sequence that is not there": (
+        ("gather_sequences", zeros(3), OFFSETS, np.array([3]), OFFSETS[:2], zeros(2)),
+        ValueError,
+        r"gather_sequences\.sequences must be in \[0, 3\), got 3",
+    ),
+    "a sequence before the first": (
+        ("gather_sequences", zeros(3), OFFSETS, np.array([-1]), OFFSETS[:2], zeros(2)),
+        ValueError,
+        r"gather_sequences\.sequences must be in \[0, 3\), got -1",
+    ),
+    "room for another length": (
+        ("gather_sequences", zeros(3), OFFSETS, np.array([0, 2]), np.array([0, 1, 3]), zeros(3)),
+        ValueError,
+        r"gather_sequences\.new_offsets must leave 2 rows for sequence 0, got 1",
+    ),
+    "padding that does not fit": (
+        ("pad_rows", zeros(3, "uint8"), OFFSETS, 300, zeros((3, 2), "uint8")),
+        ValueError,
+        r"pad_rows\.pad_value must be a uint8, got 300",
+    ),
+    "padding that is no number": (
+        ("pad_rows", zeros(3), OFFSETS, None, zeros((3, 2))),
+        ValueError,
+        r"pad_rows\.pad_value must be a float32, got None",
+    ),
+    "padding that is several": (
+        ("pad_rows", zeros(3), OFFSETS, [0, 1], zeros((3, 2))),
+        ValueError,
+        r"pad_rows\.pad_value must be a float32, got \[0, 1\]",
+    ),
     "numbers for another total": (
         ("number_rows", OFFSETS, np.zeros(4, "int64")),
         ValueError,
@@ -279,6 +326,11 @@ REFUSED = {
         ValueError,
         r"mask_rows\.out must be C-contiguous",
     ),
+    "a mask of offsets that fall": (
+        ("mask_rows", OFFSETS[::-1].copy() - 3, zeros((3, 2), "bool")),
+        ValueError,
+        r"mask_rows\.offsets must never fall, got 0 then -1 at entry 0",
+    ),
     "a mask of another height": (
         ("mask_rows", OFFSETS, zeros((4, 2), "bool")),
         ValueError,
@@ -298,6 +350,11 @@ REFUSED = {
         ("convert_values", zeros(3), zeros(3), None, zeros(3), {"axis": 0}),
         ValueError,
         r"convert_values\.shift must be an array with axis, got None",
+    ),
+    "an axis too many": (
+        ("convert_values", zeros(3), zeros(3), zeros(3), zeros(3), {"axis": 1}),
+        ValueError,
+        r"convert_values\.axis must be in \[-1, 1\), got 1",
     ),
     "another number of channels": (
         ("convert_values", zeros((3, 2)), zeros(3), zeros(2), zeros((3, 2)), {"axis": 1}),
