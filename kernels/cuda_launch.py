@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 from numba import config, cuda
 
@@ -34,6 +35,27 @@ THREADS_PER_BLOCK = 256
 # One full wave on the largest devices of today; blocks that find no work end at once.
 MIN_BLOCKS = 1024
 MAX_BLOCKS = 65_535
+
+
+def _load_overloads() -> None:
+    """Let numba-cuda load beside NumPy 2.5, which has no ``row_stack``.
+
+    numba-cuda gives that function a meaning in kernels before it compiles the first of them, and
+    will not learn to do without: https://github.com/NVIDIA/numba-cuda/issues/907.
+    """
+    names = vars(np)
+    if config.ENABLE_CUDASIM or "row_stack" in names:
+        return
+    names["row_stack"] = object()
+    try:
+        import numba.cuda.np.arrayobj  # noqa: F401
+    except ImportError:  # of a numba-cuda that is arranged in another way
+        pass
+    finally:
+        del names["row_stack"]
+
+
+_load_overloads()
 
 
 def compiled(function: Callable[..., None]) -> Any:

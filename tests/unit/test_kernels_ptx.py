@@ -15,6 +15,10 @@ COMPILE_PART = """
 import sys
 from itertools import product
 from types import SimpleNamespace
+import numba.np.arrayobj, numpy
+if "row_stack" in vars(numpy):  # not from NumPy 2.5 on
+    del numpy.row_stack
+    numpy.__all__.remove("row_stack")
 from numba import cuda, types
 from numba.cuda import dispatcher
 from numba.np.numpy_support import as_dtype, from_dtype
