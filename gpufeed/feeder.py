@@ -353,7 +353,10 @@ def _find_variables(feed_list: Sequence[Variable | str], program: Program) -> li
                 f"Feed list should contain a list of variable, got {type(each).__name__}"
             )
         elif block.vars.get(each.name) is not each:
-            raise FieldError(f"Variable {each.name!r} is not of the program of this DataFeeder")
+            raise FieldError(
+                f"Variable {each.name!r} is not of the program of this DataFeeder; make the feeder "
+                "within the same program_guard, or name the program"
+            )
         else:
             variables.append(each)
     names = [variable.name for variable in variables]

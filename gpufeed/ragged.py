@@ -123,7 +123,16 @@ class Ragged(ABC):
     def __getitem__(self, index: Any) -> Any:
         """Return one sample, or the samples of a slice, a list of numbers or a mask.
 
-        A sample has one LoD level less. A slice with step 1 is a view; the others are copies.
+        A sample has one LoD level less. A slice with step 1 is a view; the others are copies, in
+        the order that is asked for.
+
+        >>> from gpufeed.tensor import LoDTensor
+        >>> t = LoDTensor([7, 8, 9], lod=[[0, 2, 2, 3]])
+        >>> t[0].tolist(), t[[2, 0, 0]].to_list(), t[::-1].to_list()
+        ([7, 8], [[9], [7, 8], [7, 8]], [[9], [], [7, 8]])
+
+        Raises:
+            IndexError: There is no such sample, or the list is neither of numbers nor a mask.
         """
         if isinstance(index, slice):
             begin, end, step = index.indices(len(self))
@@ -155,6 +164,11 @@ class Ragged(ABC):
     def split(self, n: int, policy: SplitPolicy = "ceil") -> list[Self]:
         """Return the samples in order as parts for up to ``n`` devices, as views.
 
+        >>> from gpufeed.tensor import LoDTensor
+        >>> t = LoDTensor([7, 8, 9], lod=[[0, 2, 2, 3]])
+        >>> [part.to_list() for part in t.split(2)]
+        [[[7, 8], []], [[9]]]
+
         Args:
             n: Number of devices, at least 1. There are fewer parts than that where there are
                 fewer samples, and ``n`` empty parts where there are none.
@@ -170,6 +184,11 @@ class Ragged(ABC):
     @classmethod
     def merge(cls, parts: Iterable[Self]) -> Self:
         """Return the parts end to end, as a copy: the inverse of `split`.
+
+        >>> from gpufeed.tensor import LoDTensor
+        >>> a, b = LoDTensor([7, 8], lod=[[0, 2]]), LoDTensor([9], lod=[[0, 0, 1]])
+        >>> LoDTensor.merge([a, b]).to_list()
+        [[7, 8], [], [9]]
 
         Parts without rows and LoD are left out, wherever they stand.
 
@@ -201,6 +220,11 @@ class Ragged(ABC):
     def cu_seqlens(self, level: int = -1) -> Array:
         """Return where each sequence's rows begin, as variable-length attention takes it.
 
+        >>> from gpufeed.tensor import LoDTensor
+        >>> t = LoDTensor([7, 8, 9], lod=[[0, 1, 3], [0, 2, 2, 3]])
+        >>> t.cu_seqlens(), t.cu_seqlens(level=0)
+        (array([0, 2, 2, 3], dtype=int32), array([0, 2, 3], dtype=int32))
+
         Args:
             level: Whose sequences; of an upper level too, the offsets count rows.
 
@@ -227,11 +251,23 @@ class Ragged(ABC):
         return int(np.diff(offset_math.absolute(self._lod, level)).max(initial=0))
 
     def segment_ids(self, level: int = -1) -> Array:
-        """Return, for every row, the number of its sequence: ``(rows,)`` int64, on this place."""
+        """Return, for every row, the number of its sequence: ``(rows,)`` int64, on this place.
+
+        >>> from gpufeed.tensor import LoDTensor
+        >>> t = LoDTensor([7, 8, 9], lod=[[0, 2, 2, 3]])
+        >>> t.segment_ids(), t.positions()
+        (array([0, 0, 2]), array([0, 1, 0]))
+
+        Args:
+            level: Whose sequences are numbered.
+
+        Raises:
+            LoDError: There is no such level.
+        """
         return self._numbered(level, restarts=False)
 
     def positions(self, level: int = -1) -> Array:
-        """Return, for every row, its place in its sequence: ``(rows,)`` int64, on this place."""
+        """Return, for every row, its place in its sequence, from 0 on; see `segment_ids`."""
         return self._numbered(level, restarts=True)
 
     def _numbered(self, level: int, *, restarts: bool) -> Array:
@@ -243,6 +279,10 @@ class Ragged(ABC):
 
     def mask(self, max_length: int | None = None, *, side: Side = "right") -> Array:
         """Return which cells of the padded form are rows: ``(sequences, max_length)`` bool.
+
+        >>> from gpufeed.tensor import LoDTensor
+        >>> LoDTensor([7, 8, 9], lod=[[0, 2, 3]]).mask(side="left").tolist()
+        [[True, True], [False, True]]
 
         Args:
             max_length: Width; None takes the longest sequence.

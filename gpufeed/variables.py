@@ -34,7 +34,6 @@ __all__ = [
 ]
 
 Layout = Literal["dense", "sparse_binary", "sparse_float"]
-
 Densify = bool | Literal["reuse"]
 Factor = float | tuple[float, ...]  # for all values, or one for each channel
 
@@ -262,9 +261,10 @@ def data(
             only what was written there: two to ten times faster for large tensors of few entries,
             where batches have equally many rows. Such a tensor must not be written to, or what is
             written shows up in a later batch.
-        wire_dtype: Of the values as they travel; samples must fit it. ``"auto"`` takes, for each
-            batch that goes to a device, the narrowest dtype that keeps every value: whole numbers
-            as int8 to int32 or uint8, bools as bits, float64 as float32 and so on.
+        wire_dtype: Of the values as they travel, which ``dtype`` can hold; samples must fit it.
+            ``"auto"`` takes, for each batch that goes to a device, the narrowest dtype that keeps
+            every value: whole numbers as int8 to int32 or uint8, bools as bits, float64 as float32
+            and so on.
         scale: The user receives ``wire * scale + shift``: one number, or one for each channel,
             which are the first dimension of a row, or else its last.
         shift: See ``scale``. With ``scale=1 / (255 * std)`` and ``shift=-mean / std``, arrays of
@@ -291,7 +291,6 @@ def data(
         _as_factor(shift),
     )
     _check_layout(variable)
-    _check_lod_level(variable)
     _check_conversion(variable)
     known = default_main_program().global_block().vars
     if known.setdefault(name, variable) != variable:
@@ -356,12 +355,9 @@ def _check_layout(variable: Variable) -> None:
         raise _error(name, "densify", "be True, False or 'reuse'", variable.densify)
     if variable.densify and not variable.is_sparse:
         raise _error(name, "densify", "be False for layout 'dense'", variable.densify)
-
-
-def _check_lod_level(variable: Variable) -> None:
-    if variable.lod_level and variable.shape[:1] != (-1,):
+    if variable.lod_level and shape[:1] != (-1,):
         rule = "leave its first dimension free (-1) when lod_level > 0"
-        raise _error(variable.name, "shape", rule, list(variable.shape))
+        raise _error(name, "shape", rule, list(shape))
 
 
 def _check_conversion(variable: Variable) -> None:
@@ -378,15 +374,24 @@ def _check_conversion(variable: Variable) -> None:
             raise _error(variable.name, argument, "be a finite number, or one a channel", factor)
         if variable.dtype.kind != "f":
             raise _error(variable.name, argument, f"be None for dtype {variable.dtype}", factor)
-        if isinstance(factor, tuple) and variable.channel_axis is None:
+        row = variable.shape[1:]
+        if isinstance(factor, tuple) and len(factor) not in (*row[:1], *row[-1:]):
             rule = f"have one number for each channel of {list(variable.shape)}"
             raise _error(variable.name, argument, rule, factor)
+    both = variable.scale, variable.shift
+    if any(isinstance(factor, tuple) for factor in both) and variable.channel_axis is None:
+        raise _error(variable.name, "scale", "have as many numbers as shift", both)
     wire = variable.wire_dtype
-    if not isinstance(wire, np.dtype):
-        return
-    if not np.can_cast(wire, variable.dtype, "same_kind"):
-        rule = f"become {variable.dtype} without losing its kind"
+    if isinstance(wire, np.dtype) and not _can_hold(variable.dtype, wire):
+        rule = f"have values that {variable.dtype} can hold"
         raise _error(variable.name, "wire_dtype", rule, wire.name)
+
+
+def _can_hold(dtype: np.dtype[Any], wire: np.dtype[Any]) -> bool:
+    """Return whether each value of ``wire`` is in the range of ``dtype``; some may be rounded."""
+    if dtype.kind == "f" and wire.kind in "iu":
+        return float(np.iinfo(wire).max) <= float(np.finfo(dtype).max)
+    return np.can_cast(wire, dtype)
 
 
 def _is_finite(factor: object) -> bool:

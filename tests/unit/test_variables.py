@@ -67,6 +67,7 @@ def test_conversion():
     assert not data("x", [3], wire_dtype="uint8").is_scaled
     assert data("y", [3], shift=1.0).is_scaled
     assert data("z", [3], wire_dtype="uint8", scale=1 / 255, shift=-0.5).scale == 1 / 255
+    assert data("w", [3], "float32", wire_dtype="int64").wire_dtype == np.int64  # in its range
 
 
 @pytest.mark.parametrize(
@@ -88,8 +89,13 @@ def test_conversion():
         ({"dtype": "int64", "scale": 2.0}, "scale must be None for dtype int64"),
         (
             {"dtype": "int64", "wire_dtype": "float32"},
-            "wire_dtype must become int64 without losing",
+            "wire_dtype must have values that int64 can hold, got 'float32'",
         ),
+        ({"dtype": "int32", "wire_dtype": "int64"}, "that int32 can hold, got 'int64'"),
+        ({"dtype": "int8", "wire_dtype": "uint8"}, "that int8 can hold, got 'uint8'"),
+        ({"dtype": "bool", "wire_dtype": "uint8"}, "that bool can hold, got 'uint8'"),
+        ({"dtype": "float16", "wire_dtype": "int32"}, "that float16 can hold, got 'int32'"),
+        ({"dtype": "float32", "wire_dtype": "float64"}, "that float32 can hold, got 'float64'"),
         ({"layout": "csr"}, "layout must be one of dense, sparse_binary, sparse_float, got 'csr'"),
         ({"layout": "sparse_float", "shape": [2, 3]}, r"must be \[dim\] with dim >= 1"),
         ({"layout": "sparse_float", "shape": [0]}, r"must be \[dim\] with dim >= 1"),
@@ -103,7 +109,11 @@ def test_conversion():
         ({"scale": [1.0, 2.0]}, r"scale must have one number for each channel of \[-1, 4\], got"),
         (
             {"scale": [1.0] * 4, "shift": [1.0] * 3},
-            r"scale must have one number for each channel of \[-1, 4\]",
+            r"shift must have one number for each channel of \[-1, 4\]",
+        ),
+        (
+            {"shape": [3, 4], "scale": [1.0] * 3, "shift": [1.0] * 4},
+            r"scale must have as many numbers as shift, got \(\(1",
         ),
         ({"wire_dtype": "narrow"}, "wire_dtype must be any of bool, .*, got 'narrow'"),
     ],
