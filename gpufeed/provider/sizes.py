@@ -86,7 +86,7 @@ class _BatchReaching(Reader[list[T]]):
         with reading(self._reader, epoch, 0) as source:
             samples = measured(source, self._size_of, max_tokens=None)
             done = cut(_Reaching(self._batch_size), samples, drop_last=self._drop_last)
-            drain(done, skip)
+            drain(done, skip, self)
             for filling in done:
                 yield filling.samples
 

@@ -15,7 +15,8 @@ from gpufeed.checks import require_callable, require_readers
 from gpufeed.device.threads import close_iterator
 from gpufeed.errors import ComposeNotAligned
 from gpufeed.reader.base import Reader
-from gpufeed.reader.opening import counts_of, drain, open_every
+from gpufeed.reader.blocks import emptied
+from gpufeed.reader.opening import counts_of, drain, open_every, pass_by
 from gpufeed.reader.rng import pass_rng, rng_seed
 from gpufeed.reader.skipping import OnError, Skip, SkipLog, skip_policy
 from gpufeed.reader.stage import AnyReader
@@ -77,7 +78,7 @@ class _Map(Reader[R]):
         with ExitStack() as stack:
             rows = self._rows(stack, epoch, 0, 1)
             mapped = _map_or_skip(self._func, rows, self.start_skipping(self._policy))
-            drain(mapped, skip)
+            drain(mapped, skip, self)
             yield from mapped
 
     def open_every(self, epoch: int, skip: int, step: int) -> Iterator[R]:
@@ -98,7 +99,7 @@ class _Map(Reader[R]):
         if self._seed is not None:
             numbers = itertools.count(skip, step)
             sources.append(map(pass_rng(self, self._seed, epoch).generators(), numbers))
-        return zip(*sources, strict=False)
+        return _until_one_ends(sources, self.sources, epoch, max(0, skip - step + 1))
 
     def count(self) -> int | None:
         counts = None if self._policy is not None else counts_of(self.sources)
@@ -152,7 +153,10 @@ class _Compose(Reader[tuple[Any, ...]]):
     def open(self, epoch: int, skip: int) -> Iterator[tuple[Any, ...]]:
         with ExitStack() as stack:
             sources = _open_all(stack, self.sources, epoch, skip)
-            rows = _aligned(sources, skip) if self._check_alignment else zip(*sources, strict=False)
+            if self._check_alignment:
+                rows = _aligned(sources, skip)
+            else:
+                rows = _until_one_ends(sources, self.sources, epoch, skip)
             for row in rows:
                 fields: list[Any] = []
                 for part in row:
@@ -184,6 +188,23 @@ def _aligned(sources: list[Iterator[Any]], skip: int) -> Iterator[tuple[Any, ...
                 f"{', '.join(map(str, over))} after {number} samples while others go on"
             )
         yield row
+
+
+def _until_one_ends(
+    sources: list[Iterator[Any]], readers: Sequence[AnyReader[Any]], epoch: int, skip: int
+) -> Iterator[tuple[Any, ...]]:
+    """Yield rows as `zip` does: of those behind the one that ends, no more samples are read.
+
+    If it ends at once, the readers behind it have to come past ``skip`` samples all the same.
+    """
+    for number in range(len(readers) if skip else 0):
+        first = list(itertools.islice(sources[number], 1))
+        if not first:
+            for behind in readers[number + 1 :]:
+                pass_by(behind, epoch, skip)
+            return
+        sources[number] = itertools.chain(emptied(first), sources[number])
+    yield from zip(*sources, strict=False)
 
 
 def _open_all(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from itertools import count, islice, pairwise, repeat
 from typing import Any, TypeVar
 
@@ -206,9 +205,9 @@ class Batch(Reader[list[T]]):
             samples, make = self._measured(source, is_columnar, first)
             if self._window is not None and not self._pack:
                 samples = sorted_by_length(samples, self._window, first_window)
-            drain(samples, rest)
+            drain(samples, rest, self)
             done = cut(self._cutter(sizes), samples, drop_last=self.drop_last)
-            drain(done, num_batches)
+            drain(done, num_batches, self)
             for filling in done:
                 self._stats.count(filling)
                 yield make(filling.give())
@@ -288,7 +287,7 @@ class Batch(Reader[list[T]]):
         >>> len(list(reader)), reader.stats().padding_waste, reader.stats().fill
         (2, 0.25, 0.75)
         """
-        return replace(self._stats)
+        return self._stats.copy()
 
 
 def batch_stats(reader: Reader[Any]) -> BatchStats | None:

@@ -61,7 +61,7 @@ class _Cache(Reader[T]):
 
         with reading(self._reader, 0, 0) as source:
             kept = keep(source)
-            drain(kept, skip)
+            drain(kept, skip, self)
             yield from kept
         self._samples = samples
 

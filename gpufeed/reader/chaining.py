@@ -114,4 +114,4 @@ def _reading_beyond(
             yield source, min(skip, count)
     else:
         with reading(reader, epoch, 0) as source:
-            yield source, drain(source, skip)
+            yield source, drain(source, skip, reader)

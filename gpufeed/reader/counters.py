@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from operator import add
-from typing import Protocol
+from typing import Protocol, Self
 
 __all__ = ["Changes", "Counter", "Telling", "count_changes"]
 
@@ -19,7 +19,14 @@ Changes = list[tuple[int, tuple[int, ...]]]
 
 
 class Counter(Protocol):
-    """Counts that only grow."""
+    """Counts that only grow, but where something is read again."""
+
+    @property
+    def is_of_pass(self) -> bool:
+        """Whether it counts all that a pass comes by, also on the way past what it skips.
+
+        So a resumed pass ends with the same counts. Else it is what was made for a consumer.
+        """
 
     def totals(self) -> tuple[int, ...]:
         """Return what has been counted."""
@@ -29,6 +36,12 @@ class Counter(Protocol):
 
     def count_also(self, change: tuple[int, ...]) -> None:
         """Count what `since` of another such counter has returned."""
+
+    def copy(self) -> Self:
+        """Return what is counted by now; threads that read ahead may be adding to it."""
+
+    def go_back_to(self, before: Self) -> None:
+        """Forget what was counted since `before` was copied."""
 
 
 class Telling:

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from gpufeed.checks import require_callable, whole_number
 from gpufeed.reader.base import Reader
-from gpufeed.reader.opening import count_of, drain, open_every, open_reader, reading
+from gpufeed.reader.opening import count_of, drain, open_every, open_reader, pass_by, reading
 from gpufeed.reader.skipping import OnError, Skip, SkipLog, skip_policy
 from gpufeed.reader.stage import AnyReader
 
@@ -47,9 +47,11 @@ class _FirstN(Reader[T]):
 
     def open(self, epoch: int, skip: int) -> Iterator[T]:
         num_left = None if self._n is None else min(self._n - skip, sys.maxsize)
-        if num_left is None or num_left > 0:
-            with reading(self._reader, epoch, skip) as source:
-                yield from itertools.islice(source, num_left)
+        if num_left is not None and num_left <= 0:
+            pass_by(self._reader, epoch, skip + num_left)
+            return
+        with reading(self._reader, epoch, skip) as source:
+            yield from itertools.islice(source, num_left)
 
     def count(self) -> int | None:
         count = count_of(self._reader)
@@ -121,7 +123,7 @@ class _Filter(Reader[T]):
                 kept = (sample for sample in source if self._predicate(sample))
             else:
                 kept = _keep_or_skip(self._predicate, source, self.start_skipping(self._policy))
-            drain(kept, skip)
+            drain(kept, skip, self)
             yield from kept
 
 
@@ -154,7 +156,7 @@ class _TakeWhile(Reader[T]):
         (reader,), (predicate,) = self.sources, self.functions
         with reading(reader, epoch, 0) as source:
             taken = _while(predicate, source)
-            drain(taken, skip)
+            drain(taken, skip, self)
             yield from taken
 
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from gpufeed.device.threads import close_iterator
 from gpufeed.reader.blocks import emptied
-from gpufeed.reader.opening import drain, reading, skipped_by_now
+from gpufeed.reader.opening import counted_by_now, counters_of, drain, reading
 from gpufeed.reader.stage import AnyReader, Stage
 
 __all__ = ["OpensRows", "reading_samples"]
@@ -55,32 +55,34 @@ def reading_samples(
         return
     # A plain function drains what it skips, so that what it yields can as well be seen before.
     skipped = skip if isinstance(reader, Stage) and not reader.is_columnar else 0
-    forget_skipped = skipped_by_now(reader)
+    forget_skipped = counted_by_now(counters_of(reader))
     with reading(reader, epoch, skipped) as source:
         first = list(islice(source, 1))
         if not skipped or (first and not _is_columnar(first[0])):
-            yield _without(first, source, skip - skipped)
+            yield _without(first, source, skip - skipped, reader)
             return
     # Record batches were skipped as if each were one sample; or there is nothing behind so many,
     # of which kind ever. At the beginning stands what tells.
-    forget_peeking = skipped_by_now(reader)
+    forget_peeking = counted_by_now(counters_of(reader))
     forget_skipped()
     with reading(reader, epoch, 0) as source:
         first = list(islice(source, 1))
         if first and _is_columnar(first[0]):
-            yield _without(first, source, skip)
+            yield _without(first, source, skip, reader)
             return
     forget_peeking()
     yield iter(()), False
 
 
-def _without(first: list[Any], source: Iterator[Any], skip: int) -> tuple[Iterator[Any], bool]:
+def _without(
+    first: list[Any], source: Iterator[Any], skip: int, reader: AnyReader[Any]
+) -> tuple[Iterator[Any], bool]:
     """Join the first thing and the others, drop the first ``skip`` samples, tell their kind."""
     is_columnar = bool(first) and _is_columnar(first[0])
     samples = chain(emptied(first), source)
     if is_columnar:
         return _rows(samples, skip), True
-    drain(samples, skip)
+    drain(samples, skip, reader)
     return samples, False
 
 

@@ -23,7 +23,7 @@ from gpufeed.checks import require_readers, whole_number
 from gpufeed.errors import FieldError
 from gpufeed.reader.base import Reader
 from gpufeed.reader.blocks import emptied
-from gpufeed.reader.opening import count_of, counts_of, drain, reading, skipped_by_now
+from gpufeed.reader.opening import count_of, counted_by_now, counters_of, counts_of, drain, reading
 from gpufeed.reader.stage import AnyReader
 
 __all__ = ["interleave", "mix"]
@@ -102,7 +102,7 @@ class _Merge(Reader[T]):
 
     def open(self, epoch: int, skip: int) -> Iterator[T]:
         """Skip the share of each reader, if all readers are long enough for that."""
-        forget_skipped = skipped_by_now(self)
+        forget_skipped = counted_by_now(counters_of(self))
         with ExitStack() as stack:
             sources = self._open_beyond(stack, epoch, self._shares(epoch, skip)) if skip else None
             if sources is not None:
@@ -112,7 +112,7 @@ class _Merge(Reader[T]):
             forget_skipped()
             sources = [stack.enter_context(reading(each, epoch, 0)) for each in self.sources]
             merged = _merge(sources, self._choices(epoch, 0))
-            drain(merged, skip)
+            drain(merged, skip, self)
             yield from merged
 
     def _open_beyond(

@@ -21,13 +21,15 @@ from gpufeed.reader.stage import AnyReader, Stage
 
 __all__ = [
     "count_of",
+    "counted_by_now",
     "counters_of",
     "counts_of",
     "drain",
+    "made_by",
     "open_every",
     "open_reader",
+    "pass_by",
     "reading",
-    "skipped_by_now",
     "stages_of",
 ]
 
@@ -80,17 +82,35 @@ def reading(reader: AnyReader[T], epoch: int, skip: int) -> Iterator[Iterator[T]
         close_iterator(iterator)
 
 
-def drain(iterator: Iterator[object], num: int) -> int:
+def drain(iterator: Iterator[object], num: int, reader: AnyReader[Any] | None = None) -> int:
     """Drop the next ``num`` samples; return how many there were.
 
     >>> drain(iter("abc"), 5)
     3
+
+    Args:
+        iterator: Of samples.
+        num: How many to drop.
+        reader: Whose samples they are, so that its stages have made none of them for a consumer.
     """
     num = min(num, sys.maxsize)
+    go_back = counted_by_now(made_by(reader)) if num and reader is not None else None
     # `compress` takes one of these for each sample, so that counting costs hardly anything.
     left = repeat(True, num)
     deque(compress(islice(iterator, num), left), maxlen=0)
+    if go_back is not None:
+        go_back()
     return num - length_hint(left)
+
+
+def pass_by(reader: AnyReader[Any], epoch: int, num: int) -> None:
+    """Let the stages of any reader count what they leave out on the way past ``num`` samples.
+
+    For a pass that goes on behind them and never asks for one more, so that none is looked for.
+    """
+    if num and counters_of(reader):
+        with reading(reader, epoch, num - 1) as samples:
+            drain(samples, 1, reader)
 
 
 def count_of(reader: AnyReader[Any]) -> int | None:
@@ -119,15 +139,21 @@ def counters_of(reader: AnyReader[Any]) -> list[Counter]:
     return [counter for stage in stages_of(reader) for counter in stage.counters()]
 
 
-def skipped_by_now(reader: AnyReader[Any]) -> Callable[[], None]:
-    """Return what takes the counts of skipped samples of any reader back to what they are now.
+def made_by(reader: AnyReader[Any]) -> list[Counter]:
+    """Return the counters of what the stages of any reader make for its consumer."""
+    return [counter for counter in counters_of(reader) if not counter.is_of_pass]
 
-    For who opens it again in the same pass, once nothing reads what was opened before.
+
+def counted_by_now(counters: Iterable[Counter]) -> Callable[[], None]:
+    """Return what takes counters back to what they count now.
+
+    For who reads the same samples again, once nothing reads what was opened before, and for who
+    does not pass on what has been made since.
     """
-    counts = [(stage.left_out, stage.left_out.copy()) for stage in stages_of(reader)]
+    counted = [(counter, counter.copy()) for counter in counters]
 
     def go_back() -> None:
-        for skipped, before in counts:
-            skipped.go_back_to(before)
+        for counter, before in counted:
+            counter.go_back_to(before)
 
     return go_back

@@ -12,8 +12,8 @@ full is memory that was reserved for nothing. So batches whose samples have leng
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 __all__ = ["BatchStats", "Filling"]
 
@@ -67,8 +67,9 @@ class BatchStats:
     >>> stats.padding_waste
     0.25
 
-    Batches that a resumed pass skips are not counted, and those made in another process are
-    counted when they are taken from it.
+    Batches that a resumed pass skips are not counted, also where they have to be made again to come
+    past them; what a thread has made ahead by then is not counted either. Those made in another
+    process are counted when they are taken from it.
 
     Attributes:
         num_batches: Lists of samples delivered.
@@ -77,6 +78,8 @@ class BatchStats:
         num_padded_tokens: What it would be with every batch padded to its longest sample.
         max_tokens: Of the reader; None if it has no token budget.
     """
+
+    is_of_pass: ClassVar[bool] = False
 
     num_batches: int = 0
     num_samples: int = 0
@@ -104,6 +107,14 @@ class BatchStats:
         self.num_samples += len(done.samples)
         self.num_tokens += done.num_tokens
         self.num_padded_tokens += len(done.samples) * done.longest
+
+    def copy(self) -> BatchStats:
+        """Return what is counted by now."""
+        return replace(self)
+
+    def go_back_to(self, before: BatchStats) -> None:
+        """Forget what was counted since `before` was copied."""
+        self.__dict__.update(before.__dict__)
 
     def totals(self) -> tuple[int, ...]:
         """Return all counts, as a `Counter`."""

@@ -184,7 +184,7 @@ class _Xmap(Reader[R]):
                 if self._order
                 else as_done(outcomes, window, log)
             )
-            drain(mapped, skip - begin)
+            drain(mapped, skip - begin, self)
             yield from mapped
 
     def _map_on_threads(

@@ -24,7 +24,7 @@ from gpufeed.device.threads import ThreadGroup, closed_early
 from gpufeed.errors import FieldError
 from gpufeed.reader.base import Reader
 from gpufeed.reader.counters import Changes, Counter, Telling, count_changes
-from gpufeed.reader.opening import count_of, counters_of, drain
+from gpufeed.reader.opening import count_of, counted_by_now, counters_of, drain, made_by
 from gpufeed.reader.stage import AnyReader, Stage, identity_of
 from gpufeed.workers.frames import Entry, Kind
 from gpufeed.workers.payload import pack
@@ -150,11 +150,13 @@ class _Merged(Reader[T]):
         skips = _places(skip, [None] * num) if self._order else [0] * num
         with _reading(self, skips, epoch, self._window, self._timeout_s) as streams:
             if self._order:
+                go_back = counted_by_now(made_by(self))
                 _go_to(streams, skip)
+                go_back()
                 yield from _in_turn(streams)
             else:
                 samples = _as_they_come(streams)
-                drain(samples, skip)
+                drain(samples, skip, self)
                 yield from samples
 
     def count(self) -> int | None:

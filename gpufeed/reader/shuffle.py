@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
 from typing import TypeVar
 
 import numpy as np
@@ -12,7 +13,8 @@ import numpy.typing as npt
 from gpufeed.checks import whole_number
 from gpufeed.reader.base import Reader
 from gpufeed.reader.blocks import blocks
-from gpufeed.reader.opening import count_of, open_reader, reading
+from gpufeed.reader.counters import Changes, Counter, Telling, count_changes
+from gpufeed.reader.opening import count_of, counted_by_now, made_by, open_reader, reading
 from gpufeed.reader.stage import AnyReader
 
 __all__ = ["shuffle"]
@@ -64,8 +66,13 @@ class _Shuffle(Reader[T]):
         first, skip_in_block = divmod(skip, self._buf_size)
         orders = _BlockOrders(*key, self._buf_size, first)
         with reading(self._reader, epoch, first * self._buf_size) as source:
-            for block in blocks(source, self._buf_size):
+            begun = _BegunBlock(made_by(self)) if skip_in_block else None
+            samples = source if begun is None else chain(begun.read(source, self._buf_size), source)
+            for block in blocks(samples, self._buf_size):
                 order = orders.draw(len(block))[skip_in_block:]
+                if begun is not None:
+                    begun.keep(order)
+                    begun = None
                 # An object array reorders pointers at a third of a list's cost.
                 yield from np.fromiter(block, dtype=object, count=len(block))[order].tolist()
                 skip_in_block = 0
@@ -79,6 +86,32 @@ class _Shuffle(Reader[T]):
         if self._seed is None and self._buf_size > 1:
             return "has no seed, so its order cannot be repeated; pass shuffle(..., seed=...)"
         return None
+
+
+class _BegunBlock:
+    """What stages have made for each sample of the block that a resumed pass begins in.
+
+    Args:
+        counters: Of the stages.
+    """
+
+    def __init__(self, counters: Sequence[Counter]) -> None:
+        self._counters = counters
+        self._telling = Telling(counters)
+        self._go_back = counted_by_now(counters)
+        self._changes: list[Changes] = []
+
+    def read(self, source: Iterator[T], num: int) -> Iterator[T]:
+        """Yield the samples of the block."""
+        for sample in islice(source, num):
+            self._changes.append(self._telling())
+            yield sample
+
+    def keep(self, numbers: Iterable[np.uint64]) -> None:
+        """Count no others: these are the ones that the pass had not yielded."""
+        self._go_back()
+        for number in numbers:
+            count_changes(self._counters, self._changes[int(number)])
 
 
 class _BlockOrders:

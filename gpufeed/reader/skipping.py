@@ -17,7 +17,7 @@ import logging
 import math
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 from gpufeed.checks import whole_number
 from gpufeed.errors import FieldError
@@ -101,6 +101,8 @@ class Skipped:
         ordinals: Their numbers among the samples that the stage has read in its pass, from 0.
     """
 
+    is_of_pass: ClassVar[bool] = True
+
     count: int = 0
     ordinals: deque[int] = field(default_factory=lambda: deque(maxlen=NUM_ORDINALS))
 
@@ -111,11 +113,11 @@ class Skipped:
         self.ordinals.extend(last)
 
     def copy(self) -> Skipped:
-        """Return what is counted by now; threads that read ahead may be adding to it."""
+        """Return what is counted by now."""
         return Skipped(self.count, self.ordinals.copy())
 
     def go_back_to(self, before: Skipped) -> None:
-        """Forget what was counted since `before` was copied: it will be read again."""
+        """Forget what was counted since `before` was copied."""
         self.count = before.count
         self.ordinals.clear()
         self.ordinals.extend(before.ordinals)

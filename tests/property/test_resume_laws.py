@@ -14,7 +14,7 @@ from zlib import crc32
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.pipelines import STAGES, choosy, drawn, tagged
+from support.pipelines import STAGES, FailedError, choosy, drawn, size_of, tagged
 from support.readers import counting
 
 from gpufeed import DataFeeder, Program, creator, data, program_guard
@@ -61,6 +61,82 @@ def test_skipping_is_draining(stages, num, is_counted, epoch, data):
     assert list(reader.open(epoch, skip)) == everything[skip:]
     step = data.draw(st.integers(1, 4))
     assert list(reader.open_every(epoch, skip, step)) == everything[skip::step]
+
+
+def odd(sample: int) -> int:
+    if sample % 3 == 1:
+        raise FailedError(sample)
+    return sample
+
+
+def leaky(num: int) -> Any:
+    return rd.map_readers(odd, counting(num), on_error="skip")
+
+
+ENDING = {
+    "the first ends": lambda num: rd.compose(
+        rd.firstn(leaky(99), num), leaky(20), leaky(9), check_alignment=False
+    ),
+    "another ends": lambda num: rd.compose(leaky(20), leaky(num), check_alignment=False),
+    "a function of both": lambda num: rd.map_readers(max, leaky(num), leaky(40)),
+    "one of both ranks": lambda num: rd.shard(
+        rd.map_readers(max, rd.map_readers(abs, leaky(num)), leaky(40)), 2, 1
+    ),
+    "in batches": lambda num: rd.batch(rd.batch(leaky(num), 2), 2, drop_last=True),
+    # Which threads have nothing to do with, and which read what they keep for later passes.
+    **{
+        stage: lambda num, stage=stage: STAGES[stage](leaky(num))
+        for stage in sorted(STAGES)
+        if not stage.startswith(("xmap", "buffered", "Fake", "replay"))
+    },
+}
+
+
+@pytest.mark.parametrize("num", [0, 1, 4, 7])
+@pytest.mark.parametrize("pipeline", ENDING)
+def test_a_resumed_pass_ends_with_the_same_samples_left_out(pipeline, num):
+    make = partial(ENDING[pipeline], num)
+    whole = make()
+    states = [whole.state_dict(), *(whole.state_dict() for _ in whole)]
+    for state in states:
+        resumed = make()
+        resumed.load_state_dict(state)
+        list(resumed)
+        assert resumed.skipped()["count"] == whole.skipped()["count"]
+
+
+OVER_BATCHES = {
+    "chain": lambda a, b: rd.chain(a, b),
+    "chain, twice": lambda a, b: rd.chain(b, a, b),
+    "interleave": lambda a, b: rd.interleave(a, b),
+    "mix": lambda a, b: rd.mix([a, b], [3, 1], seed=2),
+    "repeat": lambda a, b: rd.repeat(rd.chain(a, b), 2),
+    "shuffle": lambda a, b: rd.shuffle(rd.chain(a, b), 3, seed=5),
+    "filter": lambda a, b: rd.chain(rd.filter(bool, a), rd.take_while(bool, b)),
+    "map or skip": lambda a, b: rd.map_readers(list, rd.chain(a, b), on_error="skip"),
+    "lazy cache": lambda a, b: rd.cache(rd.chain(a, b), lazy=True),
+}
+
+
+@pytest.mark.parametrize("pipeline", OVER_BATCHES)
+def test_a_resumed_pass_counts_the_batches_that_it_delivers(pipeline):
+    """None of those that are made only to come past them."""
+
+    def make() -> tuple[Any, list[rd.Reader[Any]]]:
+        batches = [
+            rd.batch(leaky(7), 2),
+            rd.batch(counting(9), 2, sort_window=4, length=size_of, drop_last=True),
+        ]
+        return OVER_BATCHES[pipeline](*batches), batches
+
+    whole, _ = make()
+    for state in [whole.state_dict(), *(whole.state_dict() for _ in whole)]:
+        resumed, batches = make()
+        resumed.load_state_dict(state)
+        rest = list(resumed)
+        stats = [each.stats() for each in batches]
+        assert sum(each.num_batches for each in stats) == len(rest)
+        assert sum(each.num_samples for each in stats) == sum(map(len, rest))
 
 
 @given(pipelines, lengths, st.integers(0, 2))

@@ -94,17 +94,22 @@ def test_what_was_counted_before_a_failure_is_told_before_it():
 
 
 def test_readers_of_several_processes_count_together():
-    merged = rd.multiprocess_reader([skipping(10), skipping(40)], order=True)
+    def in_pairs():
+        return [gf.batch(skipping(10), 2), gf.batch(skipping(80), 2)]
+
+    merged = rd.multiprocess_reader(in_pairs(), order=True)
     first = list(merged)
-    assert merged.skipped()["count"] == 1 + 6
-    again = rd.multiprocess_reader([skipping(10), skipping(40)], order=True)
+    assert merged.skipped()["count"] == 1 + 11
+    readers = in_pairs()
+    again = rd.multiprocess_reader(readers, order=True)
     samples = iter(merged)
     for _ in range(30):  # beyond the end of the first
         next(samples)
     again.load_state_dict(merged.state_dict())
     samples.close()
     assert list(again) == first[30:]
-    assert again.skipped()["count"] == 1 + 6
+    assert again.skipped()["count"] == 1 + 11
+    assert [reader.stats().num_batches for reader in readers] == [0, len(first) - 30]
 
 
 def test_isolated_feeds_count_what_their_process_skipped_and_batched():
