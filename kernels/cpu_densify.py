@@ -12,7 +12,7 @@ import numpy as np
 
 from gpufeed.kernels.cpu_launch import Array, compiled, in_parts, inlined
 from gpufeed.kernels.half import combined
-from gpufeed.kernels.streaming import prefetch, stream_copy
+from gpufeed.kernels.streaming import LINE_NBYTES, prefetch, stream_copy
 from gpufeed.kernels.words import as_words
 
 __all__ = ["densify_rows"]
@@ -26,76 +26,97 @@ SWEEP_NBYTES = 32 << 10
 STREAM_NBYTES = 16 << 20
 SCRATCH_NBYTES = 256 << 10
 
-# To clear an old entry costs as much as to zero so much memory in order.
-CLEAR_NBYTES = 64
+# To clear an old entry, and to fetch lines for new ones, costs as much as to zero so much memory in
+# order: a tie at 4 and at 39 MiB, two thirds of it at 16.
+CLEAR_NBYTES = 128
+
+# So many lines are asked for ahead. Half as many come late; those of a row of 500 entries, asked
+# for at once, push each other out of the first cache, and take three times as long as unasked.
+NUM_ASKED = 32
 
 # Words of these add like the values: whole numbers wrap, and words of 16 bits are halves.
 WORDS_ADD_LIKE = tuple(np.dtype(name) for name in ("int8", "uint8", "int32", "int64", "float16"))
 
 
 @inlined
-def _scatter(
-    offsets: Any,
-    indices: Any,
-    values: Any,
-    adds: bool,
-    first: int,
-    last: int,
-    dim: int,
-    flat: Any,
-) -> int:
-    """Write the entries of rows ``first:last`` into ``flat``, which begins with ``first``.
+def _entries(offsets: Any, row: int) -> Any:
+    """Return a row's first entry, and the one after its last."""
+    return np.intp(offsets[row]), np.intp(offsets[row + 1])
 
-    Returns the last entry that is outside its row, or -1.
-    """
+
+# Below, entries ``begin:end`` are of one row, which begins at ``start`` of ``flat``. Numbers are
+# made unsigned where they index, or numba asks of each whether it counts from the end.
+
+
+@inlined
+def _ask_for(flat: Any, start: int, indices: Any, begin: int, end: int) -> None:
+    """Have lines fetched that `_write` or `_clear` will write to: those of the first entries."""
+    itemsize = np.uint64(flat.itemsize)
+    address = np.uint64(flat.ctypes.data) + np.uint64(start) * itemsize
+    for k in range(begin, min(begin + NUM_ASKED, end)):
+        prefetch(address + np.uint64(indices[np.uint64(k)]) * itemsize)
+
+
+@inlined
+def _clear(flat: Any, start: int, dim: int, indices: Any, begin: int, end: int) -> None:
+    """Set to 0 what `_write` wrote."""
+    for k in range(begin, end):
+        j = np.uint64(indices[np.uint64(k)])
+        if j < np.uint64(dim):
+            flat[np.uint64(start) + j] = 0
+
+
+@inlined
+def _scatter(
+    flat: Any, start: int, dim: int, indices: Any, begin: int, end: int, values: Any, adds: bool
+) -> Any:
     outside = -1
     step = 1 if values.size > 1 else 0  # one value may stand for all
-    for row in range(first, last):
-        start = np.uint64((row - first) * dim)
-        for k in range(offsets[row], offsets[row + 1]):
-            # Unsigned, so that one comparison tells both ends, and numba does not ask of each
-            # index whether it counts from the end.
-            j = np.uint64(indices[k])
-            if j >= np.uint64(dim):
-                outside = k
-            elif adds:
-                flat[start + j] = combined(flat[start + j], values[k])
-            else:
-                flat[start + j] = values[k * step]
+    for k in range(begin, end):
+        j = np.uint64(indices[np.uint64(k)])  # one comparison tells both ends
+        place = np.uint64(start) + j
+        if j >= np.uint64(dim):
+            outside = k
+        elif adds:
+            flat[place] = combined(flat[place], values[np.uint64(k)])
+        else:
+            flat[place] = values[np.uint64(k * step)]
     return outside
+
+
+@inlined
+def _write(
+    flat: Any, start: int, dim: int, indices: Any, begin: int, end: int, values: Any, adds: bool
+) -> Any:
+    """Write entries, and return the last one that is outside its row, or -1.
+
+    Each way to write is compiled apart, so that no entry is asked for it.
+    """
+    if adds:
+        return _scatter(flat, start, dim, indices, begin, end, values, True)
+    return _scatter(flat, start, dim, indices, begin, end, values, False)
 
 
 @inlined
 def _fill(
     offsets: Any, indices: Any, values: Any, adds: bool, first: int, last: int, dim: int, flat: Any
 ) -> Any:
-    """Do as `_scatter` does, which is compiled for each way apart and asks no entry for it."""
-    if adds:
-        return _scatter(offsets, indices, values, True, first, last, dim, flat)
-    return _scatter(offsets, indices, values, False, first, last, dim, flat)
+    """Write rows ``first:last`` into ``flat``, which begins with ``first``.
 
-
-@inlined
-def _clear(offsets: Any, indices: Any, row: int, dim: int, flat: Any, start: int) -> None:
-    """Set to 0 what `_scatter` wrote."""
-    for k in range(offsets[row], offsets[row + 1]):
-        j = np.uint64(indices[k])
-        if j < np.uint64(dim):
-            flat[np.uint64(start) + j] = 0
-
-
-@inlined
-def _ask_for(offsets: Any, indices: Any, row: int, dim: int, flat: Any) -> None:
-    """Have the lines fetched that a row's entries are in."""
-    address = np.uint64(flat.ctypes.data + row * dim * flat.itemsize)
-    for k in range(offsets[row], offsets[row + 1]):
-        prefetch(address + np.uint64(indices[k]) * np.uint64(flat.itemsize))
+    Returns the last entry that is outside its row, or -1.
+    """
+    outside = -1
+    for row in range(first, last):
+        begin, end = _entries(offsets, row)
+        bad = _write(flat, (row - first) * dim, dim, indices, begin, end, values, adds)
+        outside = max(outside, bad)
+    return outside
 
 
 @inlined
 def _densify_in_cache(
     offsets: Any, indices: Any, values: Any, adds: bool, step: int, out: Any
-) -> int:
+) -> Any:
     rows, dim = out.shape
     flat = out.reshape(rows * dim)
     outside = -1
@@ -112,7 +133,7 @@ def _densify_in_cache(
 @inlined
 def _densify_past_cache(
     offsets: Any, indices: Any, values: Any, adds: bool, step: int, scratch: Any, out: Any
-) -> int:
+) -> Any:
     rows, dim = out.shape
     flat = out.reshape(rows * dim)
     outside = -1
@@ -123,7 +144,7 @@ def _densify_past_cache(
             bad = _fill(offsets, indices, values, adds, first, last, dim, scratch)
             stream_copy(scratch[: sweep.size], sweep)
             for row in range(first, last):
-                _clear(offsets, indices, row, dim, scratch, (row - first) * dim)
+                _clear(scratch, (row - first) * dim, dim, indices, *_entries(offsets, row))
         else:  # one row
             for begin in range(0, dim, scratch.size):
                 part = sweep[begin : begin + scratch.size]
@@ -162,18 +183,30 @@ def _densify_again(
     old_indices: Array,
     out: Array,
 ) -> int:
-    """Clear and fill row by row, as the new entries are near the old ones."""
+    """Clear and fill row by row, as the new entries are near the old ones.
+
+    Of each row the first lines are asked for while the row before is written, the others while the
+    ones before them are.
+    """
     rows, dim = out.shape
     flat = out.reshape(rows * dim)
     outside = -1
     for row in range(rows):
-        if row + 1 < rows:
-            _ask_for(old_offsets, old_indices, row + 1, dim, flat)
-            _ask_for(offsets, indices, row + 1, dim, flat)
         start = row * dim
-        _clear(old_offsets, old_indices, row, dim, flat, start)
-        bad = _fill(offsets, indices, values, adds, row, row + 1, dim, flat[start:])
-        outside = max(outside, bad)
+        if row + 1 < rows:
+            _ask_for(flat, start + dim, old_indices, *_entries(old_offsets, row + 1))
+            _ask_for(flat, start + dim, indices, *_entries(offsets, row + 1))
+        begin, end = _entries(old_offsets, row)
+        for k in range(begin, end, NUM_ASKED):
+            stop = min(k + NUM_ASKED, end)
+            _ask_for(flat, start, old_indices, stop, end)
+            _clear(flat, start, dim, old_indices, k, stop)
+        begin, end = _entries(offsets, row)
+        for k in range(begin, end, NUM_ASKED):
+            stop = min(k + NUM_ASKED, end)
+            _ask_for(flat, start, indices, stop, end)
+            bad = _write(flat, start, dim, indices, k, stop, values, adds)
+            outside = max(outside, bad)
     return outside
 
 
@@ -194,20 +227,36 @@ def densify_rows(
     given = np.ones(1, dtype) if values is None else values.astype(dtype, copy=False)
     if not adds or dtype in WORDS_ADD_LIKE:
         given, out = as_words(given, given.size), as_words(out, *out.shape)
-    cuts, old_cuts, old_indices = offsets.astype(indices.dtype, copy=False), None, None
+    entries = indices, given, adds
+    cuts = offsets.astype(indices.dtype, copy=False)
     if previous is not None and previous[1].size * CLEAR_NBYTES < out.nbytes:
-        old_cuts, old_indices = (old.astype(indices.dtype, copy=False) for old in previous)
+        outside = _make_again(cuts, entries, previous, out)
+    else:
+        outside = _make_all(cuts, entries, out)
+    if fault is not None and outside >= 0:
+        fault[0] = max(fault[0], outside + 1)
+
+
+def _make_all(cuts: Array, entries: tuple[Array, Array, bool], out: Array) -> int:
     is_streamed = out.nbytes >= STREAM_NBYTES and out.flags.aligned
     sweep_nbytes = SCRATCH_NBYTES if is_streamed else SWEEP_NBYTES
     step = max(1, sweep_nbytes // max(1, out.shape[1] * out.itemsize))
 
-    def make(first: int, last: int) -> Any:
-        rows = cuts[first : last + 1], indices, given, adds
-        if old_cuts is not None:
-            return _densify_again(*rows, old_cuts[first : last + 1], old_indices, out[first:last])
+    def make(first: int, last: int) -> int:
         scratch = np.zeros(sweep_nbytes // out.itemsize if is_streamed else 0, out.dtype)
-        return _densify(*rows, step, scratch, out[first:last])
+        return int(_densify(cuts[first : last + 1], *entries, step, scratch, out[first:last]))
 
-    outside = max(in_parts(make, len(out), out.nbytes))
-    if fault is not None and outside >= 0:
-        fault[0] = max(fault[0], outside + 1)
+    return max(in_parts(make, len(out), out.nbytes))
+
+
+def _make_again(
+    cuts: Array, entries: tuple[Array, Array, bool], previous: tuple[Array, Array], out: Array
+) -> int:
+    indices = entries[0]
+    old_cuts, old_indices = (old.astype(indices.dtype, copy=False) for old in previous)
+
+    def make(first: int, last: int) -> int:
+        old = old_cuts[first : last + 1], old_indices
+        return int(_densify_again(cuts[first : last + 1], *entries, *old, out[first:last]))
+
+    return max(in_parts(make, len(out), LINE_NBYTES * (indices.size + old_indices.size)))

@@ -26,9 +26,9 @@ __all__ = ["Array", "compiled", "in_parts", "inlined"]
 Array = npt.NDArray[Any]
 T = TypeVar("T")
 
-# Of the output, for one thread. With less, starting a thread costs about what it saves: two made
-# 16 MiB in 0.9 to 1.0 of one's time, 39 and 64 MiB in 0.7, on two cores that share one core's
-# bandwidth (benchmarks/bench_densify.py); where others are at work there they save nothing.
+# Written by one thread. With less, starting a thread costs about what it saves: two made 16 MiB in
+# 0.9 to 1.0 of one's time, 39 and 64 MiB in 0.7, on two cores that share one core's bandwidth
+# (benchmarks/bench_densify.py). Where others are at work there, they take 1.0 to 1.6 times as long.
 PART_NBYTES = 16 << 20
 
 _at_work = threading.Lock()
@@ -45,7 +45,7 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
     """Make a function a part of the kernels that call it."""
-    return njit(function)  # type: ignore[no-any-return]
+    return njit(forceinline=True)(function)  # type: ignore[no-any-return]
 
 
 def in_parts(run: Callable[[int, int], T], rows: int, nbytes: int) -> list[T]:
@@ -54,7 +54,7 @@ def in_parts(run: Callable[[int, int], T], rows: int, nbytes: int) -> list[T]:
     Args:
         run: Writes rows ``first:last`` of the output; called by several threads at once.
         rows: How many there are.
-        nbytes: Of the output: how much work it is.
+        nbytes: Of what is written: how much work it is.
     """
     num_threads = min(nbytes // PART_NBYTES, rows)
     if num_threads > 1:

@@ -15,7 +15,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-__all__ = ["prefetch", "stream_copy"]
+__all__ = ["LINE_NBYTES", "prefetch", "stream_copy"]
 
 LINE_NBYTES = 64
 

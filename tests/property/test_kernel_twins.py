@@ -365,6 +365,7 @@ def test_in_threads(densify, pad, unpad, gather):
         patch.setenv("NUMBA_NUM_THREADS", "3")
         patch.setattr(config, "NUMBA_NUM_THREADS", 3)
         patch.setattr(cpu_launch, "PART_NBYTES", 1)
+        patch.setattr(cpu_densify, "CLEAR_NBYTES", 0)
         for operation, (arguments, options) in (
             ("densify_rows", densify),
             ("pad_rows", pad),

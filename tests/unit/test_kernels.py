@@ -80,6 +80,22 @@ def test_densify_again_clears_what_it_wrote_if_that_is_little(dim, left_alone):
     assert not out[:, 4:].any()
 
 
+@pytest.mark.parametrize("assume_unique", [False, True])
+def test_densify_again_writes_rows_of_many_entries_and_of_none(assume_unique):
+    out, rng = zeros((6, 3000)), np.random.default_rng(0)
+    previous = None
+    for lengths in [0, 32, 33, 64, 200, 0], [200, 0, 64, 33, 32, 1], [0] * 6:
+        offsets = np.cumsum([0, *lengths])
+        columns = [rng.permutation(3000)[:length] for length in lengths]
+        indices, values = np.concatenate(columns), np.arange(1.0, 1 + sum(lengths))
+        expected = zeros((6, 3000))
+        expected[np.repeat(np.arange(6), lengths), indices] = values
+        options = {"assume_unique": assume_unique, "previous": previous}
+        kernels.densify_rows(offsets, indices, values, out, **options)
+        np.testing.assert_array_equal(out, expected)
+        previous = offsets, indices
+
+
 @pytest.mark.parametrize("wrong", [-1, 4, -(2**31), 2**31 - 1])
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 @pytest.mark.parametrize("stream_nbytes", [0, 1 << 30])
