@@ -28,6 +28,7 @@ from gpufeed.errors import FieldError, FormatError, MissingFile, ReaderError
 from gpufeed.reader.base import Reader
 from gpufeed.reader.opening import drain
 from gpufeed.workers.ending import exit_status
+from gpufeed.workers.interrupts import uninterrupted
 
 __all__ = ["PipeReader"]
 
@@ -148,14 +149,17 @@ class _Command:
         try:
             with ExitStack() as undo:
                 self._errors = undo.enter_context(TemporaryFile())
-                # With a process group of its own, all of a pipeline can be killed.
-                self._process = subprocess.Popen(
-                    arguments,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=self._errors,
-                    process_group=0,
-                )
+                with uninterrupted():
+                    # With a process group of its own, all of a pipeline can be killed.
+                    self._process = subprocess.Popen(
+                        arguments,
+                        stdin=subprocess.DEVNULL,
+                        stdout=subprocess.PIPE,
+                        stderr=self._errors,
+                        process_group=0,
+                    )
+                    self.end = finalize(self, _end, self._owner, self._process, self._errors)
+                    undo.callback(self.end)
                 undo.pop_all()
         except (OSError, ValueError) as error:
             if isinstance(error, FileNotFoundError):
@@ -163,7 +167,6 @@ class _Command:
             raise ReaderError(f"{self} cannot be started: {error}") from error
         # A pipe is buffered, which the type of `Popen.stdout` does not say.
         self.output = cast("io.BufferedReader", self._process.stdout)
-        self.end = finalize(self, _end, self._owner, self._process, self._errors)
         # At exit its thread group closes it: killed by anyone else, it would be one that failed.
         self.end.atexit = False
 
