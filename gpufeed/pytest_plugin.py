@@ -47,7 +47,8 @@ def gpufeed_no_leaks() -> Iterator[None]:
     """Fail a test that leaves a thread, process, zombie, shared memory or file open behind.
 
     And memory that virtual devices hold page-locked. Of other systems than Linux only that and
-    threads are known.
+    threads are known. A reader that outlives the test has to be closed in it, since its processes
+    wait for the next pass.
     """
     threads, before = set(threading.enumerate()), {kind: look() for kind, look in _LOOKS.items()}
     yield

@@ -189,9 +189,10 @@ class Reader(Stage[T]):
         return {"count": sum(log.count for log in logs), "ordinals": ordinals[-NUM_ORDINALS:]}
 
     def close(self) -> None:
-        """End every pass that still runs, with its threads; the reader can be called again.
+        """End every pass that still runs, with its threads, and processes that wait for the next.
 
-        Where another thread waits for a sample of a pass, the pass ends there, without one.
+        The reader can be called again. Where another thread waits for a sample of a pass, the pass
+        ends there, without one.
 
         Raises:
             ReaderError: Another thread is inside ``next`` of a pass that runs on no other thread
@@ -210,6 +211,8 @@ class Reader(Stage[T]):
             raise ReaderError(
                 f"close of {self!r}: another thread is taking a sample from it; close it there"
             )
+        for stage in self.stages():
+            stage.let_go()
 
     def __getstate__(self) -> dict[str, Any]:
         # Passes stay with this object; a copy in another process begins its own.

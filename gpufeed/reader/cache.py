@@ -10,7 +10,7 @@ from typing import TypeVar
 from gpufeed.checks import whole_number
 from gpufeed.errors import ReaderError
 from gpufeed.reader.base import Reader
-from gpufeed.reader.opening import count_of, drain, reading
+from gpufeed.reader.opening import count_of, drain, reading, stages_of
 from gpufeed.reader.stage import AnyReader
 
 __all__ = ["Fake", "cache"]
@@ -41,7 +41,7 @@ class _Cache(Reader[T]):
         self._samples: Sequence[T] | None = None
         if not lazy:
             with reading(reader, 0, 0) as source:
-                self._samples = tuple(source)
+                self._keep(tuple(source))
 
     def open(self, epoch: int, skip: int) -> Iterator[T]:
         if self._samples is None:
@@ -63,7 +63,12 @@ class _Cache(Reader[T]):
             kept = keep(source)
             drain(kept, skip, self)
             yield from kept
+        self._keep(samples)
+
+    def _keep(self, samples: Sequence[T]) -> None:
         self._samples = samples
+        for stage in stages_of(self._reader):  # which is not read again
+            stage.let_go()
 
 
 class Fake:

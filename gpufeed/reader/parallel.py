@@ -30,6 +30,7 @@ from gpufeed.reader.stage import AnyReader, identity_of
 from gpufeed.workers.frames import Entry, Kind
 from gpufeed.workers.payload import pack
 from gpufeed.workers.pool import Pool
+from gpufeed.workers.standby import Standby
 from gpufeed.workers.worker import MapSamples, numbered
 
 __all__ = ["buffered", "xmap_readers"]
@@ -95,10 +96,10 @@ def xmap_readers(
     ['A', 'B', 'C']
 
     Threads run side by side where the mapper releases the GIL: reading files, decoding, NumPy.
-    Processes do so for any mapper. They are started with a pass and never run the script again:
-    the mapper is pickled, by value if it is defined in ``__main__``, and samples go through shared
-    memory, arrays without being pickled. An array that arrives is the receiver's to keep or change.
-    Where passes are short, let the processes map many, with a ``repeat(reader)``.
+    Processes do so for any mapper. They are started with the first pass and never run the script
+    again: the mapper is pickled, by value if it is defined in ``__main__``, and samples go through
+    shared memory, arrays without being pickled. An array that arrives is the receiver's to keep or
+    change. Between passes the processes wait, as that of `isolate` does.
 
     Args:
         mapper: Called by several at once.
@@ -168,6 +169,7 @@ class _Xmap(Reader[R]):
         self._process_num, self._buffer_size = process_num, buffer_size
         self._order, self._processes = order, processes
         self._policy, self._seed, self._timeout_s = policy, seed, timeout_s
+        self._standby = Standby()
 
     def open(self, epoch: int, skip: int) -> Iterator[R]:
         """Skip without calling the mapper, as `map_readers` does, unless it may leave some out."""
@@ -221,6 +223,7 @@ class _Xmap(Reader[R]):
         pool = Pool(
             self.name,
             self._process_num,
+            self._standby,
             max_entries=window.chunk(self._process_num),
             has_tasks=True,
         )
@@ -230,6 +233,9 @@ class _Xmap(Reader[R]):
             group.start("xmap-reader", partial(_send, source, pool, begin), sent)
             yield from _arrived(pool, begin, self._timeout_s, work.stops_at_error)
             group.require_open()
+
+    def let_go(self) -> None:
+        self._standby.close()
 
     def count(self) -> int | None:
         return None if self._policy is not None else count_of(self._reader)
@@ -319,7 +325,7 @@ def _send(source: Callable[[], Outcomes], pool: Pool, end: int) -> Iterator[None
 def _arrived(pool: Pool, begin: int, timeout_s: float | None, ends_at_error: bool) -> Outcomes:
     """Yield what arrives from the workers, until every sample before the end, or a failure, has."""
     early: set[int] = set()
-    wanted, end = begin, sys.maxsize
+    wanted, end, is_whole = begin, sys.maxsize, True
     while wanted < end:
         arrivals = pool.receive(timeout_s)
         if not arrivals:
@@ -333,10 +339,12 @@ def _arrived(pool: Pool, begin: int, timeout_s: float | None, ends_at_error: boo
             if number < 0:  # a worker that died between two samples, or could not begin
                 number = wanted
             if kind == Kind.FAILURE or (kind == Kind.ERROR and ends_at_error):
-                end = min(end, number)
+                end, is_whole = min(end, number), False
             early.add(number)
             while wanted in early:
                 early.remove(wanted)
                 wanted += 1
             yield number, kind, value
             del value
+    if is_whole:
+        pool.finish()

@@ -29,6 +29,7 @@ from gpufeed.reader.stage import AnyReader, Stage, identity_of
 from gpufeed.workers.frames import Entry, Kind
 from gpufeed.workers.payload import pack
 from gpufeed.workers.pool import Pool
+from gpufeed.workers.standby import Standby
 from gpufeed.workers.worker import ReadSamples, open_plain
 
 __all__ = ["isolate", "multiprocess_reader"]
@@ -47,13 +48,14 @@ def isolate(
     >>> list(isolate(lambda: "abc"))
     ['a', 'b', 'c']
 
-    The process starts with a pass, and begins at its epoch and sample. The reader is pickled, by
-    value if it is defined in ``__main__``; samples come through shared memory, and an array that
-    arrives is the receiver's to keep or change.
+    The process starts with the first pass, and begins at its epoch and sample. The reader is
+    pickled, by value if it is defined in ``__main__``; samples come through shared memory, and an
+    array that arrives is the receiver's to keep or change.
 
-    Each pass takes as long to start as Python does, about 50 ms, and what its code imports, which
-    with NumPy is twice that. Where passes are short, let one process read many:
-    ``isolate(repeat(reader))``.
+    It takes as long to start as Python does, about 50 ms, and what its code imports, which with
+    NumPy is twice that. After a whole pass the process waits for the next, which then begins within
+    a few milliseconds: it keeps what it has imported, and is sent the reader anew. It ends with the
+    reader, or its ``close()``, where a pass is left or fails, and with the interpreter.
 
     Args:
         reader: Called and iterated in the process.
@@ -74,14 +76,18 @@ class _Isolated(Reader[T]):
     def __init__(self, reader: AnyReader[T], window: int, timeout_s: float | None) -> None:
         super().__init__("isolate", reader, buffer_size=window)
         self._reader, self._window, self._timeout_s = reader, window, timeout_s
+        self._standby = Standby()
 
     def open(self, epoch: int, skip: int) -> Iterator[T]:
-        with _reading(self, [skip], epoch, self._window, self._timeout_s) as streams:
+        with _reading(self, self._standby, [skip], epoch, self._window, self._timeout_s) as streams:
             while (entry := streams.take(0)).kind != Kind.END:
                 # A list that is emptied as it yields: no variable here may keep the sample.
                 value = [entry.value]
                 del entry
                 yield value.pop()
+
+    def let_go(self) -> None:
+        self._standby.close()
 
     def count(self) -> int | None:
         return count_of(self._reader)
@@ -106,7 +112,8 @@ def multiprocess_reader(
     >>> list(multiprocess_reader([lambda: "ac", lambda: "bd"], order=True))
     ['a', 'b', 'c', 'd']
 
-    As for `isolate`, readers are pickled and never run the script again.
+    As for `isolate`, readers are pickled and never run the script again, and processes wait for the
+    next pass.
 
     Args:
         readers: At least one.
@@ -144,11 +151,12 @@ class _Merged(Reader[T]):
         super().__init__("multiprocess_reader", *readers, queue_size=size, order=order)
         self._window = max(1, size // len(readers))
         self._order, self._timeout_s = order, timeout_s
+        self._standby = Standby()
 
     def open(self, epoch: int, skip: int) -> Iterator[T]:
         num = len(self.sources)
         skips = _places(skip, [None] * num) if self._order else [0] * num
-        with _reading(self, skips, epoch, self._window, self._timeout_s) as streams:
+        with _reading(self, self._standby, skips, epoch, self._window, self._timeout_s) as streams:
             if self._order:
                 go_back = counted_by_now(made_by(self))
                 _go_to(streams, skip)
@@ -158,6 +166,9 @@ class _Merged(Reader[T]):
                 samples = _as_they_come(streams)
                 drain(samples, skip, self)
                 yield from samples
+
+    def let_go(self) -> None:
+        self._standby.close()
 
     def count(self) -> int | None:
         counts = [count_of(source) for source in self.sources]
@@ -254,6 +265,7 @@ class _Streams:
 @contextmanager
 def _reading(
     stage: Reader[Any],
+    standby: Standby,
     skips: Sequence[int],
     epoch: int,
     window: int,
@@ -261,7 +273,7 @@ def _reading(
 ) -> Generator[_Streams, None, None]:
     """Read every source of a stage in a process, from sample ``skips`` on."""
     counters = [counters_of(source) for source in stage.sources]
-    pool = Pool(stage.name, len(skips), max_entries=max(1, window // 4))
+    pool = Pool(stage.name, len(skips), standby, max_entries=max(1, window // 4))
     with pool, ThreadGroup(stage.name, pool):
         payloads = []
         for reader, skip, counted in zip(stage.sources, skips, counters, strict=True):
@@ -276,6 +288,7 @@ def _reading(
             payloads.append(pack(stage.name, work, {"reader": reader}))
         pool.give_work(payloads)
         yield _Streams(pool, skips, counters, window, timeout_s)
+        pool.finish()
 
 
 def _opener(reader: AnyReader[T], epoch: int) -> Callable[[int], Iterator[T]]:

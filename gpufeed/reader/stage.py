@@ -78,6 +78,9 @@ class Stage(ABC, Generic[T]):
         in this object that a user could see but what it counts.
         """
 
+    def let_go(self) -> None:
+        """End what this stage keeps from one pass for the next."""
+
     def open_every(self, epoch: int, skip: int, step: int) -> Iterator[T]:
         """Return an iterator over samples ``skip``, ``skip + step``, ``skip + 2 * step``, ..."""
         samples = self.open(epoch, skip)

@@ -4,9 +4,10 @@ The consumer's own thread waits for results, on one pipe and on the end of every
 no thread between a worker and who takes its samples, and the death of a worker is seen as soon as
 the system knows of it. What a dead worker had made and not yet sent is still there, in its segment.
 
-Lifetime: a `Pool` belongs to the frame of a generator. `Pool.close` ends the workers, at the end of
-the data, when a loop is left, when the generator is collected and at interpreter exit; by closing
-what they wait for, and `CLOSE_GRACE_S` later by SIGKILL. `Pool.release` then closes what is left.
+Lifetime: a `Pool` belongs to the frame of a generator. `Pool.finish`, at the end of the data, lets
+the processes wait for the next pass. `Pool.close` ends them, where there is an error, when a loop
+is left, when the generator is collected and at interpreter exit; by closing what they wait for, and
+`CLOSE_GRACE_S` later by SIGKILL. `Pool.release` then closes what is left.
 """
 
 from __future__ import annotations
@@ -23,11 +24,12 @@ from itertools import cycle
 from gpufeed.errors import ReaderTimeout, WorkerDied
 from gpufeed.workers.boxes import Inbox, Outbox
 from gpufeed.workers.frames import Entry, Kind
+from gpufeed.workers.interrupts import uninterrupted
 from gpufeed.workers.payload import Payload
-from gpufeed.workers.process import Worker, cannot_start
+from gpufeed.workers.process import Process, Worker, cannot_start, end_all
 from gpufeed.workers.records import RECORD_NBYTES, Record, Returns
 from gpufeed.workers.segment import MAX_SLOTS, Segment, require_free
-from gpufeed.workers.worker import CLOSE_GRACE_S
+from gpufeed.workers.standby import Standby
 
 __all__ = ["Arrival", "Pool"]
 
@@ -46,7 +48,8 @@ class Pool:
 
     Args:
         stage: What the user calls the stage; named in errors.
-        num_workers: How many to start; they do so at once, and wait for `give_work`.
+        num_workers: How many there are; those to start do so at once, and wait for `give_work`.
+        standby: Where processes come from, and go to.
         max_entries: Most samples that they send at once.
         has_tasks: Whether samples are sent to them.
 
@@ -56,7 +59,13 @@ class Pool:
     """
 
     def __init__(
-        self, stage: str, num_workers: int, *, max_entries: int, has_tasks: bool = False
+        self,
+        stage: str,
+        num_workers: int,
+        standby: Standby,
+        *,
+        max_entries: int,
+        has_tasks: bool = False,
     ) -> None:
         require_free(stage, (num_workers + has_tasks) * _MIN_FREE_NBYTES)
         self.stage = stage
@@ -72,23 +81,26 @@ class Pool:
         self._ending = threading.RLock()
         self._tasks: _Tasks | None = None
         self._fds: list[int] = []
+        self._standby = standby
+        self._processes: list[Process] = []
         self._workers: list[Worker] = []
         self._inbox = Inbox([], [])
         self._local: deque[Entry] = deque()
         self._poll = select.poll()
         try:
-            self._results, results_end = self._pipe()
+            with uninterrupted():
+                for _ in range(num_workers):
+                    self._processes.append(standby.take())
+            self._results, self._results_end = self._pipe()
             self._notices, self._notify = self._pipe()
             os.set_blocking(self._results, False)
             self._poll.register(self._results, select.POLLIN)
             self._poll.register(self._notices, select.POLLIN)
             if has_tasks:
                 self._tasks = _Tasks(stage, self._pipe(), self._pipe())
-            tasks = None if self._tasks is None else self._tasks.inherited
-            for number in range(num_workers):
-                worker = Worker(stage, number, results_end, self._pipe(), tasks)
-                self._workers.append(worker)
-                self._poll.register(worker.sentinel, select.POLLIN)
+            for number, process in enumerate(self._processes):
+                self._workers.append(Worker(stage, number, process, self._pipe()))
+                self._poll.register(process.sentinel, select.POLLIN)
             self._inbox = Inbox(
                 [worker.segment for worker in self._workers],
                 [worker.returns for worker in self._workers],
@@ -104,14 +116,20 @@ class Pool:
     def give_work(self, payloads: Sequence[Payload]) -> None:
         """Let the workers begin, each with its own payload, or all with the only one."""
         for worker, payload in zip(self._workers, cycle(payloads), strict=False):
-            worker.begin(payload, self._max_entries, self._max_views)
+            worker.begin(
+                payload,
+                max_entries=self._max_entries,
+                max_views=self._max_views,
+                results=self._results_end,
+                tasks=() if self._tasks is None else self._tasks.ends,
+            )
         with self._ending:
             if self._is_closed:
                 return
             if self._tasks is not None:
                 self.tasks = self._tasks.outbox(self._max_entries, payloads[0])
                 self._close_fds(self._tasks.of_workers)
-        self._close_fds([fd for worker in self._workers for fd in worker.inherited])
+        self._close_fds([worker.returns_end for worker in self._workers])
 
     def tell(self, entry: Entry) -> None:
         """Deliver an entry of this process to the consumer; from any thread."""
@@ -175,6 +193,16 @@ class Pool:
         told = [f"worker {worker.process.pid} is {worker.doing()}" for worker in workers]
         return ", ".join(told) or "every worker has ended"
 
+    def finish(self) -> None:
+        """Let the processes wait for the next pass, once all that they were to send has arrived."""
+        with self._ending:
+            if not self._is_closed and os.getpid() == self._owner:
+                if self.tasks is not None:
+                    self.tasks.close()
+                # Each finds, if it does not know yet, that nothing more comes, and nobody listens.
+                self._standby.put(self._processes)
+                self._is_closed = True
+
     def close(self) -> None:
         """End the workers; idempotent, from any thread. Whoever waits for them is woken."""
         with self._ending:
@@ -183,15 +211,10 @@ class Pool:
             self._is_closed = True
             if os.getpid() != self._owner:
                 return  # a fork: the workers go on for the process that started them
-            deadline = time.monotonic() + CLOSE_GRACE_S
-            # All of it, also where Ctrl-C is pressed while one of them is awaited.
             with ExitStack() as rest:
                 if self.tasks is not None:
                     rest.callback(self.tasks.close)
-                for worker in self._workers:
-                    rest.callback(worker.end, deadline)
-                for worker in self._workers:
-                    worker.hang_up()
+                rest.callback(end_all, self._processes)
                 self._inbox.say_over()
                 if self._tasks is not None:
                     self._tasks.end(len(self._workers))
@@ -200,8 +223,10 @@ class Pool:
         """Close everything that `close` left, once no thread uses it; idempotent."""
         with self._ending:
             self._close_fds(list(self._fds))
+            for process in self._processes:
+                process.release()
             for worker in self._workers:
-                worker.release()
+                worker.segment.close()
             if self._tasks is not None:
                 self._tasks.segment.close()
 
@@ -235,7 +260,7 @@ class Pool:
     def _take_notices(self, ready: set[int]) -> Iterator[Arrival]:
         """Yield what else there is to know: of workers that have ended, and of this process."""
         for worker in self._workers:
-            if worker.sentinel in ready:
+            if worker.process.sentinel in ready:
                 yield from self._bury(worker)
         if self._notices in ready:
             for _ in os.read(self._notices, 64):
@@ -266,7 +291,7 @@ class Pool:
 
         It may have ended in the middle of filling a frame; every complete entry counts.
         """
-        self._poll.unregister(worker.sentinel)
+        self._poll.unregister(worker.process.sentinel)
         status = worker.segment.status()
         for frame, num_entries, slot in worker.segment.frames(worker.num_frames + 1):
             yield from self._open(Record(worker.number, frame, num_entries, 0, *slot))
@@ -284,7 +309,7 @@ class _Tasks:
         records_end, self.records = records
         self._returns, returns_end = returns
         self.segment = Segment.create(stage)
-        self.inherited = records_end, self.segment.fileno(), returns_end
+        self.ends = records_end, self.segment.fileno(), returns_end
         self.of_workers = [records_end, returns_end]
 
     def end(self, num_workers: int) -> None:

@@ -19,9 +19,9 @@ from gpufeed.errors import ReaderError
 from gpufeed.workers.ending import end_session, exit_status
 from gpufeed.workers.payload import Payload
 from gpufeed.workers.segment import Segment
-from gpufeed.workers.worker import STATUS_HUNG_UP, Setup, pack_setup
+from gpufeed.workers.worker import CLOSE_GRACE_S, STATUS_HUNG_UP, Ends, Setup, send_setup
 
-__all__ = ["Worker", "cannot_start"]
+__all__ = ["Process", "Worker", "cannot_start", "end_all"]
 
 # What the user's own environment does not say. Where NumPy brings OpenBLAS, a thread a core waits
 # for work in a busy loop first, for tens of milliseconds: all of them, in each worker that starts.
@@ -29,68 +29,129 @@ _ENVIRONMENT = {"OPENBLAS_THREAD_TIMEOUT": "4"}
 _ROOT = str(Path(__file__).parents[2])
 
 
-class Worker:
-    """One worker, from outside.
+class Process:
+    """One worker process, from outside; it starts at once, and waits for `Worker.begin`.
 
-    Args:
-        stage: Named in errors.
-        number: Of the worker in its pool.
-        results: The end of the pipe to send records of frames through.
-        returns: The pipe by which slots come back to it.
-        tasks: For a worker that maps: the pipe that tells of samples, the segment they are in, and
-            the pipe to give their slots back.
+    Attributes:
+        pid: Its process id.
+        sentinel: A descriptor that is readable once it has ended.
 
     Raises:
         OSError: The system refuses to start one more.
     """
 
-    def __init__(
-        self,
-        stage: str,
-        number: int,
-        results: int,
-        returns: tuple[int, int],
-        tasks: tuple[int, int, int] | None,
-    ) -> None:
-        self.number = number
-        self.num_frames = 0
-        self.is_done = False
-        returns_end, self.returns = returns
-        self.inherited = [returns_end]
-        self._results_end = results
-        self._tasks = tasks
+    def __init__(self) -> None:
+        self._surroundings = _surroundings()
         with ExitStack() as undo:
             self._control, theirs = map(undo.enter_context, socket.socketpair())
-            self.segment = Segment.create(stage)
-            undo.callback(self.segment.close)
-            shared = [theirs.fileno(), self.segment.fileno(), results, returns_end]
-            shared += () if tasks is None else tasks
-            self.process = _start(theirs.fileno(), shared)
-            undo.callback(self.process.wait)
-            undo.callback(self.process.kill)
+            self._popen = _start(theirs.fileno())
+            undo.callback(self._popen.wait)
+            undo.callback(self._popen.kill)
             # Where there are no pidfds, the end of the socket that nobody else holds does.
             has_pidfd = hasattr(os, "pidfd_open")
-            self._pidfd = os.pidfd_open(self.process.pid) if has_pidfd else -1
+            self._pidfd = os.pidfd_open(self._popen.pid) if has_pidfd else -1
             self.sentinel = self._pidfd if has_pidfd else self._control.fileno()
             undo.pop_all()
             theirs.close()
+        self.pid = self._popen.pid
 
-    def begin(self, payload: Payload, max_entries: int, max_views: int) -> None:
-        """Tell it what to do."""
+    def is_usable(self) -> bool:
+        """Whether it goes on, and would be the same if it were started now."""
+        has_ended = self._popen.returncode is not None or _is_readable(self.sentinel, 0)
+        return not has_ended and self._surroundings == _surroundings()
+
+    def tell(self, setup: Setup, ends: Ends) -> None:
+        """Tell it what to do in a pass."""
+        with suppress(BrokenPipeError, ConnectionResetError):  # dead already, as `Pool` will see
+            send_setup(self._control, setup, ends)
+
+    def obituary(self) -> str:
+        """Say how it ended, once it has."""
+        code = self._reap()
+        if code is None:
+            return "ended, how is not known where SIGCHLD is ignored"
+        if code >= 0:
+            return f"exited with status {code}"
+        how = f"was killed by {signal.Signals(-code).name}"
+        how += " (as the system does when memory runs out)" if code == -signal.SIGKILL else ""
+        return how
+
+    def hang_up(self) -> None:
+        """Close what it waits for."""
+        with suppress(OSError):  # it has hung up itself
+            self._control.shutdown(socket.SHUT_WR)  # its own end stays: it is how its end is seen
+
+    def end(self, deadline: float) -> None:
+        """Wait until it has ended, and from ``deadline`` on make it."""
+        if self._popen.returncode is not None:
+            return
+        if not _is_readable(self.sentinel, max(0.0, deadline - time.monotonic()) * 1000):
+            self._popen.kill()
+        self._reap()
+
+    def _reap(self) -> int | None:
+        end_session(self._popen, unless=(0, STATUS_HUNG_UP))
+        return exit_status(self._popen)
+
+    def release(self) -> None:
+        """Close what is left; idempotent."""
+        self._control.close()
+        if self._pidfd >= 0:
+            pidfd, self._pidfd = self._pidfd, -1
+            os.close(pidfd)
+
+
+def end_all(processes: Sequence[Process]) -> None:
+    """End processes, by closing what they wait for, and `CLOSE_GRACE_S` later by SIGKILL."""
+    deadline = time.monotonic() + CLOSE_GRACE_S
+    # All of it, also where Ctrl-C is pressed while one of them is awaited.
+    with ExitStack() as rest:
+        for process in processes:
+            rest.callback(process.end, deadline)
+        for process in processes:
+            process.hang_up()
+
+
+class Worker:
+    """A process at work in one pass.
+
+    Args:
+        stage: Named in errors.
+        number: Of the worker in its pool.
+        process: That waits for work.
+        returns: Both ends of the pipe by which slots come back to it.
+    """
+
+    def __init__(self, stage: str, number: int, process: Process, returns: tuple[int, int]) -> None:
+        self.number = number
+        self.process = process
+        self.num_frames = 0
+        self.is_done = False
+        self.returns_end, self.returns = returns
+        self.segment = Segment.create(stage)
+
+    def begin(
+        self,
+        payload: Payload,
+        *,
+        max_entries: int,
+        max_views: int,
+        results: int,
+        tasks: Sequence[int] = (),
+    ) -> None:
+        """Tell it what to do.
+
+        Args:
+            payload: What to run.
+            max_entries: Most samples that it sends at once.
+            max_views: Most slots of tasks that what it makes of them may keep.
+            results: The end of the pipe to send records of frames through.
+            tasks: See `Ends`.
+        """
         setup = Setup(
-            argv=list(sys.argv),
-            sender=self.number,
-            segment=self.segment.fileno(),
-            records=self._results_end,
-            returns=self.inherited[0],
-            tasks=self._tasks,
-            max_entries=max_entries,
-            payload=payload.data,
-            modules=payload.modules,
-            max_views=max_views,
+            list(sys.argv), self.number, max_entries, payload.data, payload.modules, max_views
         )
-        with suppress(BrokenPipeError, ConnectionResetError):  # dead already, as `receive` will see
-            self._control.sendall(pack_setup(setup))
+        self.process.tell(setup, Ends(self.segment.fileno(), results, self.returns_end, tasks))
 
     def is_starting(self) -> bool:
         """Whether it has not yet said that it is ready."""
@@ -105,42 +166,7 @@ class Worker:
 
     def obituary(self) -> str:
         """Say how it ended, once it has."""
-        code = self._reap()
-        if code is None:
-            how = "ended, how is not known where SIGCHLD is ignored"
-        elif code >= 0:
-            how = f"exited with status {code}"
-        else:
-            how = f"was killed by {signal.Signals(-code).name}"
-            how += " (as the system does when memory runs out)" if code == -signal.SIGKILL else ""
-        return f"worker {self.process.pid} {how}, {self.doing()}"
-
-    def hang_up(self) -> None:
-        """Close what it waits for."""
-        with suppress(OSError):  # it has hung up itself
-            self._control.shutdown(socket.SHUT_WR)  # its own end stays: it is how its end is seen
-
-    def end(self, deadline: float) -> None:
-        """Wait until it has ended, and from ``deadline`` on make it."""
-        if self.process.returncode is not None:
-            return
-        poll = select.poll()
-        poll.register(self.sentinel, select.POLLIN)
-        if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
-            self.process.kill()
-        self._reap()
-
-    def _reap(self) -> int | None:
-        end_session(self.process, unless=(0, STATUS_HUNG_UP))
-        return exit_status(self.process)
-
-    def release(self) -> None:
-        """Close what is left; idempotent."""
-        self._control.close()
-        self.segment.close()
-        if self._pidfd >= 0:
-            pidfd, self._pidfd = self._pidfd, -1
-            os.close(pidfd)
+        return f"worker {self.process.pid} {self.process.obituary()}, {self.doing()}"
 
 
 _REMEDIES = {
@@ -160,7 +186,7 @@ def cannot_start(stage: str, error: OSError) -> ReaderError:
     )
 
 
-def _start(control_fd: int, shared: Sequence[int]) -> subprocess.Popen[bytes]:
+def _start(control_fd: int) -> subprocess.Popen[bytes]:
     if not sys.executable:
         raise ReaderError("worker processes need sys.executable to be a Python, got none")
     path = [_ROOT, *(entry or os.getcwd() for entry in sys.path)]
@@ -172,7 +198,19 @@ def _start(control_fd: int, shared: Sequence[int]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [sys.executable, *flags, "-c", code],
         stdin=subprocess.DEVNULL,
-        pass_fds=shared,
+        pass_fds=[control_fd],
         start_new_session=True,
         env={**_ENVIRONMENT, **os.environ},
     )
+
+
+def _surroundings() -> tuple[object, ...]:
+    """Return what a process has of its parent's when it starts, and keeps."""
+    folder = os.stat(".")
+    return list(sys.path), dict(os.environ), (folder.st_dev, folder.st_ino)
+
+
+def _is_readable(fd: int, wait_ms: float) -> bool:
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(wait_ms))

@@ -9,19 +9,24 @@ it, and it ignores who does.
 
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 import signal
+import socket
 import struct
 import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
+from queue import SimpleQueue
 from typing import Any, NamedTuple, Protocol
 
 from gpufeed.checks import samples_of
+from gpufeed.errors import ReaderError
 from gpufeed.workers.boxes import Inbox, Outbox
 from gpufeed.workers.frames import Entry, Kind
 from gpufeed.workers.payload import Payload
@@ -31,13 +36,14 @@ from gpufeed.workers.segment import Segment
 __all__ = [
     "CLOSE_GRACE_S",
     "STATUS_HUNG_UP",
+    "Ends",
     "MapSamples",
     "ReadSamples",
     "Setup",
     "main",
     "numbered",
     "open_plain",
-    "pack_setup",
+    "send_setup",
 ]
 
 # How long a worker that is no longer wanted may take to end by itself.
@@ -46,20 +52,17 @@ CLOSE_GRACE_S = 0.1
 # The exit status of a worker whose parent has hung up.
 STATUS_HUNG_UP = 1
 
-_LENGTH = struct.Struct("<q")
+# Of what is sent: the length, and how many descriptors go with it.
+_HEAD = struct.Struct("<qq")
+_MAX_ENDS = 6
 
 
 class Setup(NamedTuple):
-    """What a worker is told first; descriptors are those that it inherits.
+    """What a worker is told of a pass.
 
     Attributes:
         argv: The parent's, for code that looks at it.
         sender: The worker's number in its pool.
-        segment: For what it sends.
-        records: The pipe to tell the parent of it.
-        returns: The pipe by which slots come back.
-        tasks: The pipe that tells of samples to map, the segment they are in, and the pipe to
-            give their slots back; None for a worker that reads.
         max_entries: Most samples that it sends at once.
         payload: What to run, pickled; calling it with the tasks and an outbox is the whole work.
         modules: See `Payload`.
@@ -68,31 +71,53 @@ class Setup(NamedTuple):
 
     argv: list[str]
     sender: int
-    segment: int
-    records: int
-    returns: int
-    tasks: tuple[int, int, int] | None
     max_entries: int
     payload: bytes
     modules: set[str]
     max_views: int
 
 
-def pack_setup(setup: Setup) -> bytes:
-    """Return what is sent to a worker to tell it what it is to do."""
+class Ends(NamedTuple):
+    """What a worker is given for a pass: descriptors, by number.
+
+    Attributes:
+        segment: For what it sends.
+        records: The pipe to tell the parent of it.
+        returns: The pipe by which slots come back.
+        tasks: The pipe that tells of samples to map, the segment they are in, and the pipe to
+            give their slots back; none for a worker that reads.
+    """
+
+    segment: int
+    records: int
+    returns: int
+    tasks: Sequence[int]
+
+
+def send_setup(control: socket.socket, setup: Setup, ends: Ends) -> None:
+    """Tell a worker what it is to do."""
     data = pickle.dumps(tuple(setup))
-    return _LENGTH.pack(len(data)) + data
+    *three, tasks = ends
+    socket.send_fds(control, [_HEAD.pack(len(data), 3 + len(tasks))], [*three, *tasks])
+    control.sendall(data)
 
 
-def _receive_setup(control_fd: int) -> Setup | None:
-    """Return what the parent sends; None if it has nothing to do after all."""
-    with open(control_fd, "rb", closefd=False) as stream:
-        head = stream.read(_LENGTH.size)
-        if len(head) == _LENGTH.size:
-            data = stream.read(*_LENGTH.unpack(head))
-            if len(data) == _LENGTH.unpack(head)[0]:
-                return Setup(*pickle.loads(data))
-    return None
+def _receive_setup(control: socket.socket) -> tuple[Setup, Ends] | None:
+    """Return what the parent sends; None once it has hung up."""
+    close_on_exec = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+    head, fds, *_ = socket.recv_fds(control, _HEAD.size, _MAX_ENDS, close_on_exec)
+    if len(head) < _HEAD.size:
+        return None
+    nbytes, num_ends = _HEAD.unpack(head)
+    left = memoryview(data := bytearray(nbytes))
+    while left:
+        num_received = control.recv_into(left)
+        if not num_received:
+            return None
+        left = left[num_received:]
+    if len(fds) < num_ends:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+    return Setup(*pickle.loads(data)), Ends(fds[0], fds[1], fds[2], fds[3:])
 
 
 class Work(Protocol):
@@ -225,30 +250,75 @@ def open_plain(reader: Callable[[], Iterable[Any]], skip: int) -> Iterator[Any]:
 
 
 def main(control_fd: int) -> None:
-    """Run what the parent asks for; the whole life of a worker."""
+    """Run what the parent asks for, pass after pass; the whole life of a worker."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # whatever the parent does with its children
-    setup = _receive_setup(control_fd)
-    if setup is None:
-        return
+    parent = _Parent(socket.socket(fileno=control_fd))
+    while (told := parent.setups.get()) is not None:
+        try:
+            _run(*told, parent)
+        except (OSError, ReaderError) as error:  # of what it would need to say so to the parent
+            sys.exit(f"worker {os.getpid()} ends: {error}")
+        del told
+
+
+class _Parent:
+    """What is heard of the parent, on a thread.
+
+    Attributes:
+        setups: What there is to do; None once the parent has hung up.
+        outbox: What is sent to it.
+    """
+
+    def __init__(self, control: socket.socket) -> None:
+        self.setups: SimpleQueue[tuple[Setup, Ends] | None] = SimpleQueue()
+        self.outbox: Outbox | None = None
+        self._control = control
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        """Pass on what is to be done; then end, if the main thread does not do it first."""
+        try:
+            with suppress(ConnectionResetError):
+                while (told := _receive_setup(self._control)) is not None:
+                    self.setups.put(told)
+                    del told
+            self.setups.put(None)
+            if self.outbox is not None:
+                self.outbox.refuse()
+            # A command that a reader waits for would outlive this process, which runs no exit
+            # hooks.
+            if (threads := sys.modules.get("gpufeed.device.threads")) is not None:
+                threads.close_live_channels()
+            time.sleep(CLOSE_GRACE_S)
+        except OSError as error:
+            print(f"worker {os.getpid()} ends: {error}", file=sys.stderr, flush=True)
+        finally:
+            os._exit(STATUS_HUNG_UP)
+
+
+def _run(setup: Setup, ends: Ends, parent: _Parent) -> None:
+    """Do what there is to do in one pass."""
     sys.argv[:] = setup.argv
-    outbox = Outbox(
-        Segment(setup.segment),
-        setup.records,
-        Returns(setup.returns),
+    parent.outbox = outbox = Outbox(
+        segment := Segment(ends.segment),
+        ends.records,
+        Returns(ends.returns),
         sender=setup.sender,
         max_entries=setup.max_entries,
         encode=Payload(b"", setup.modules).encode,
     )
-    threading.Thread(target=_end_with_parent, args=(control_fd, outbox), daemon=True).start()
     try:
         work = _unpickled(setup.payload)
         outbox.say_ready()
-        work(_tasks(setup), outbox)
+        work(_tasks(setup, ends), outbox)
     except BaseException as error:  # noqa: BLE001 - handed to the consumer
         outbox.put(-1, Kind.FAILURE, error, is_last=True)
     outbox.put(-1, Kind.DONE, None, is_last=True)
     outbox.close()
+    segment.close()
+    for fd in (ends.records, ends.returns, *ends.tasks):
+        os.close(fd)
 
 
 def _unpickled(payload: bytes) -> Work:
@@ -260,11 +330,11 @@ def _unpickled(payload: bytes) -> Work:
     return work
 
 
-def _tasks(setup: Setup) -> Iterator[tuple[Entry, bool]]:
+def _tasks(setup: Setup, ends: Ends) -> Iterator[tuple[Entry, bool]]:
     """Yield what there is to map, each with whether it is the last for now."""
-    if setup.tasks is None:
+    if not ends.tasks:
         return
-    records_fd, segment_fd, returns_fd = setup.tasks
+    records_fd, segment_fd, returns_fd = ends.tasks
     inbox = Inbox([Segment(segment_fd)], [returns_fd], max_views=setup.max_views)
     while data := os.read(records_fd, RECORD_NBYTES):
         (record,) = Record.unpack(data)
@@ -276,16 +346,3 @@ def _tasks(setup: Setup) -> Iterator[tuple[Entry, bool]]:
         while entries:
             yield entries.pop(), len(entries) == 0
         inbox.give_back()
-
-
-def _end_with_parent(control_fd: int, outbox: Outbox) -> None:
-    """Wait until the parent closes its end; then end, if the main thread does not do it first."""
-    os.read(control_fd, 1)
-    outbox.refuse()
-    try:
-        # A command that a reader waits for would outlive this process, which runs no exit hooks.
-        if (threads := sys.modules.get("gpufeed.device.threads")) is not None:
-            threads.close_live_channels()
-        time.sleep(CLOSE_GRACE_S)
-    finally:
-        os._exit(STATUS_HUNG_UP)

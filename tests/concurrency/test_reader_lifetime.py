@@ -170,11 +170,11 @@ def test_closing_from_another_thread_ends_the_pass_where_a_sample_is_awaited(pip
 
 
 NEXT = {
-    "buffered": rd.buffered(counting(3), 1),
-    "xmap_readers": rd.xmap_readers(abs, counting(3), 2, 1),
-    "processes": rd.xmap_readers(abs, counting(3), 2, 1, processes=True),
-    "isolate": rd.isolate(counting(3)),
-    "a command": rd.PipeReader(["seq", "3"]),
+    "buffered": lambda: rd.buffered(counting(3), 1),
+    "xmap_readers": lambda: rd.xmap_readers(abs, counting(3), 2, 1),
+    "processes": lambda: rd.xmap_readers(abs, counting(3), 2, 1, processes=True),
+    "isolate": lambda: rd.isolate(counting(3)),
+    "a command": lambda: rd.PipeReader(["seq", "3"]),
 }
 
 
@@ -190,7 +190,7 @@ def test_closing_where_one_stage_ends_keeps_the_next_from_going_on(stage, monkey
         finally:
             gate.wait()
 
-    reader = rd.chain(rd.firstn(rd.buffered(source, 1), 1), NEXT[stage])
+    reader = rd.chain(rd.firstn(rd.buffered(source, 1), 1), NEXT[stage]())
     thread = threading.Thread(target=lambda: taken.extend(reader()))
     thread.start()
     gate.wait_for_arrival()
@@ -218,7 +218,7 @@ def test_closing_before_a_stage_has_started_its_workers_ends_the_pass(stage, mon
         gate.wait()
         yield from ()
 
-    reader = rd.chain(starting, NEXT[stage])
+    reader = rd.chain(starting, NEXT[stage]())
     thread = threading.Thread(target=lambda: taken.extend(reader()))
     thread.start()
     gate.wait_for_arrival()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 import subprocess
 import sys
 import textwrap
 
 import pytest
+from support.processes import assert_ends
 
 from gpufeed.reader import isolate
 
@@ -167,20 +167,6 @@ stream = {PIPELINES[pipeline]}()
 print(next(stream), flush=True)
 {textwrap.dedent(ends)}
 """
-
-
-def assert_ends(pid: int) -> None:
-    """Wait until a process that is not ours has ended, if it has not already."""
-    try:
-        descriptor = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    try:
-        poll = select.poll()
-        poll.register(descriptor, select.POLLIN)
-        assert poll.poll(10_000), f"process {pid} goes on"
-    finally:
-        os.close(descriptor)
 
 
 needs_pidfd = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs Linux's pidfd_open")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import resource
 import select
 import signal
@@ -16,7 +17,7 @@ from support.readers import counting
 from gpufeed import reader as rd
 from gpufeed.errors import ReaderError, WorkerDied
 from gpufeed.workers.ending import end_session, exit_status
-from gpufeed.workers.process import Worker
+from gpufeed.workers.process import Process
 
 
 @pytest.fixture
@@ -173,25 +174,60 @@ def test_an_interrupt_while_one_worker_is_awaited_leaves_no_other_behind(
     """Ctrl-C pressed once more, and of two workers the second may not even have started."""
     list(make())
     before = descriptors()
-    workers, ended = [], []
-    start, end = Worker.__init__, Worker.end
+    started, ended = [], []
+    start, end = Process.__init__, Process.end
 
-    def start_some(worker, *args):
-        if len(workers) == num_started:
+    def start_some(process):
+        if len(started) == num_started:
             raise KeyboardInterrupt
-        start(worker, *args)
-        workers.append(worker.process)
+        start(process)
+        started.append(process)
 
-    def end_interrupted(worker, deadline):
-        end(worker, deadline)
-        ended.append(worker)
+    def end_interrupted(process, deadline):
+        end(process, deadline)
+        ended.append(process)
         if len(ended) == 1:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(Worker, "__init__", start_some)
-    monkeypatch.setattr(Worker, "end", end_interrupted)
+    monkeypatch.setattr(Process, "__init__", start_some)
+    monkeypatch.setattr(Process, "end", end_interrupted)
+    with pytest.raises(KeyboardInterrupt), make() as reader:
+        list(reader)
+    assert descriptors() == before
+    assert len(ended) == num_started
+    assert not any(process.is_usable() for process in started)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda: rd.multiprocess_reader([counting(2)] * 2), lambda: rd.PipeReader(["sleep", "60"])],
+    ids=["multiprocess_reader", "PipeReader"],
+)
+def test_an_interrupt_while_a_process_is_started_leaves_none_behind(make, monkeypatch):
+    """Ctrl-C pressed where nobody knows yet which process it is."""
+    fork, started, before = subprocess._fork_exec, [], descriptors()
+
+    def fork_and_press(*args):
+        started.append(fork(*args))
+        signal.raise_signal(signal.SIGINT)
+        return started[-1]
+
+    monkeypatch.setattr(subprocess, "_fork_exec", fork_and_press)
     with pytest.raises(KeyboardInterrupt):
         list(make())
     assert descriptors() == before
-    assert len(ended) == num_started
-    assert all(process.returncode is not None for process in workers)
+    for pid in started:
+        with pytest.raises(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
+
+
+def test_a_worker_without_descriptors_says_so_in_one_line(capfd):
+    def samples():
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+        yield "not sent"
+
+    with pytest.raises(WorkerDied, match="exited with status 1"):
+        list(rd.isolate(samples))
+    (line,) = capfd.readouterr().err.splitlines()
+    assert re.fullmatch(r"worker \d+ ends: .*Too many open files; let this process open .*", line)

@@ -1,0 +1,205 @@
+"""Processes between two passes: who waits for the next, who ends, and what they keep."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import re
+import signal
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+from support.processes import assert_ends
+
+from gpufeed.pytest_plugin import _children, _open_files, _shared_memory
+from gpufeed.reader import buffered, cache, firstn, isolate, multiprocess_reader, xmap_readers
+
+
+def pids(num=4):
+    for _ in range(num):
+        yield os.getpid()
+
+
+def pid_of(sample):
+    return os.getpid()
+
+
+def failing(sample):
+    if sample == 3:
+        raise KeyError(sample)
+    return os.getpid()
+
+
+def isolated():
+    return isolate(pids)
+
+
+def merged():
+    return multiprocess_reader([pids, pids], order=True)
+
+
+def mapped(mapper=pid_of):
+    return xmap_readers(mapper, lambda: range(40), 2, 4, processes=True)
+
+
+STAGES = pytest.mark.parametrize("make", [isolated, merged, mapped])
+
+
+@STAGES
+def test_the_same_processes_serve_every_pass(make):
+    before, reader = _children(), make()
+    files, memory = _open_files(), _shared_memory()
+    num_samples = len(list(reader))
+    waiting = _children() - before
+    assert len(waiting) == (1 if make is isolated else 2)
+    for _ in range(2):
+        assert len(list(reader)) == num_samples
+        assert _children() - before == waiting
+    # A process and its socket is all that stays of a pass.
+    assert _shared_memory() == memory
+    kinds = Counter(re.split("[(:]", name)[1] for name in _open_files() - files)
+    assert kinds == dict.fromkeys(["anon_inode", "socket"], len(waiting))
+    next(reader())  # a pass that is left
+    assert _children() == before
+
+
+def test_they_end_with_the_reader():
+    before, reader = _children(), firstn(isolate(pids), 10)
+    list(reader)
+    reader.close()
+    assert _children() == before
+    assert len(list(reader)) == 4
+    assert _children() != before
+    del reader
+    assert _children() == before
+
+
+@pytest.mark.parametrize("order", [False, True])
+def test_a_pass_that_fails_ends_them(order):
+    before = _children()
+    reader = xmap_readers(failing, lambda: range(9), 2, 2, order, processes=True)
+    with pytest.raises(KeyError):
+        list(reader)
+    assert _children() == before
+
+
+def test_but_not_one_whose_errors_are_left_out():
+    reader = xmap_readers(failing, lambda: range(9), 1, 2, processes=True, on_error="skip")
+    assert len({*reader(), *reader()}) == 1
+
+
+def test_a_pass_on_a_thread_leaves_them_to_the_next():
+    reader = buffered(isolate(pids), 2)
+    assert len({*reader(), *reader()}) == 1
+
+
+def test_each_pass_is_told_anew_what_to_do():
+    seen = []
+
+    def label(sample):
+        seen.append(sample)
+        return factor[0] * sample, len(seen), os.getpid()
+
+    factor = [1]
+    reader = xmap_readers(label, lambda: range(3), 1, 4, True, processes=True)
+    first = list(reader)
+    factor[0] = 10
+    second = list(reader)
+    assert [(each[:2]) for each in first] == [(0, 1), (1, 2), (2, 3)]
+    assert [(each[:2]) for each in second] == [(0, 1), (10, 2), (20, 3)]
+    assert first[0][2] == second[0][2]
+
+
+def test_samples_that_are_kept_stay_what_they_were():
+    reader = isolate(lambda: [bytearray(100_000), bytearray(b"x" * 100_000)])
+    kept = list(reader())
+    list(reader()), list(reader())
+    assert kept == [bytearray(100_000), b"x" * 100_000]
+
+
+def test_what_the_surroundings_are_is_that_of_now(monkeypatch, tmp_path):
+    def told():
+        yield os.environ.get("GPUFEED_TOLD"), os.getcwd(), sys.path[0]
+
+    reader = isolate(told)
+    list(reader)
+    monkeypatch.setenv("GPUFEED_TOLD", "now")
+    assert next(iter(list(reader)))[0] == "now"
+    monkeypatch.chdir(tmp_path)
+    assert next(iter(list(reader)))[1] == str(tmp_path)
+
+
+def test_one_that_is_killed_meanwhile_is_replaced():
+    reader = isolate(pids)
+    (first,) = set(reader())
+    os.kill(first, signal.SIGKILL)
+    os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)
+    (second,) = set(reader())
+    assert first != second
+
+
+def test_two_passes_at_once_have_their_own():
+    reader = isolate(pids)
+    one, other = reader(), reader()
+    assert next(one) != next(other)
+    assert len({*one, *other}) == 2
+    assert len({*reader(), *reader()}) == 1
+
+
+def test_a_copy_has_none():
+    before, reader = _children(), isolate(pids)
+    list(reader)
+    copy = pickle.loads(pickle.dumps(reader))
+    del reader
+    assert _children() == before
+    assert copy.parameters == {"buffer_size": 64}
+
+
+def test_a_cache_that_is_full_needs_none():
+    before = _children()
+    kept, lazy = cache(isolate(pids)), cache(isolate(pids), lazy=True)
+    list(lazy)
+    assert _children() == before
+    assert list(kept) != list(lazy)
+
+
+def test_processes_of_a_process_end_with_its_pass():
+    reader = isolate(isolate(pids))
+    inner, *_ = reader
+    assert_ends(inner)
+
+
+@pytest.mark.parametrize("ends", ["", "os.kill(os.getpid(), 9)"], ids=["exit", "SIGKILL"])
+def test_they_end_with_the_interpreter_and_a_fork_has_no_part_in_them(ends):
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-W",
+            "ignore::DeprecationWarning",  # a fork with threads, of later Pythons
+            "-c",
+            f"""
+import os, sys
+from gpufeed import reader as rd
+def pids():
+    yield os.getpid()
+reader = rd.isolate(pids)
+(pid,) = reader
+child = os.fork()
+if child == 0:
+    (other,) = reader
+    sys.exit(other == pid)
+_, status = os.waitpid(child, 0)
+print(status, [pid] == list(reader), pid, flush=True)
+{ends}
+""",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    *said, pid = done.stdout.split()
+    assert (said, done.stderr) == (["0", "True"], "")
+    assert_ends(int(pid))
