@@ -176,6 +176,11 @@ def _warm() -> None:
 
     for place in [CPUPlace(), *(cuda_places() if num_cuda_devices() else [])]:
         print(f"kernels for {place}: compiled or loaded in {warm_all(place):.1f} s", flush=True)
+    from gpufeed.kernels.cpu import cache_folder  # which imports numba
+
+    folder = cache_folder()
+    where = f"in {folder}" if folder else "nowhere: no folder can be written, set NUMBA_CACHE_DIR"
+    print(f"kernels for cpu are kept {where}")
 
 
 def _is_installed(module: str) -> bool:

@@ -22,6 +22,7 @@ from gpufeed.kernels.jobs import do_jobs
 from gpufeed.kernels.words import arithmetic_dtype, as_words, limits, word_of
 
 __all__ = [
+    "cache_folder",
     "convert_values",
     "densify_rows",
     "gather_sequences",
@@ -179,6 +180,13 @@ def _narrow(values: Array, low: Any, high: Any, keeps_nan: bool, out: Array) -> 
         if num_kept < target.size:
             return False
     return True
+
+
+def cache_folder() -> str | None:
+    """Return where compiled kernels are kept on disk, or None if no folder can be written."""
+    kernel: Any = _pad
+    folder: str | None = kernel.stats.cache_path
+    return folder
 
 
 def pad_rows(

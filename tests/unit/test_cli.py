@@ -33,8 +33,14 @@ def test_info_can_compile_all_kernels(capsys, monkeypatch):
     warmed = []
     monkeypatch.setattr("gpufeed.warm.warm_all", lambda place: warmed.append(place) or 1.25)
     assert cli.main(["info", "--warm"]) == 0
-    assert "kernels for cpu: compiled or loaded in 1.2 s" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "kernels for cpu: compiled or loaded in 1.2 s" in told
+    folder = Path(told.splitlines()[-1].removeprefix("kernels for cpu are kept in "))
+    assert folder.is_dir()
     assert list(map(str, warmed)) == ["cpu"]
+    monkeypatch.setattr("gpufeed.kernels.cpu.cache_folder", lambda: None)
+    cli.main(["info", "--warm"])
+    assert "are kept nowhere: no folder can be written, set NUMBA" in capsys.readouterr().out
 
 
 def test_info_knows_each_extra_that_the_package_asks_for():

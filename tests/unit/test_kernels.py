@@ -537,13 +537,14 @@ def test_works_where_no_cache_folder_can_be_written():
     # system; numba then raises when a function asks for a cache.
     code = (
         "import numpy as np; from gpufeed.kernels import unpad_rows; out = np.zeros(3, 'int64');"
-        "unpad_rows(np.array([[7, 8], [5, 0]]), np.array([0, 2, 3]), out); print(out.tolist())"
+        "unpad_rows(np.array([[7, 8], [5, 0]]), np.array([0, 2, 3]), out); print(out.tolist());"
+        "from gpufeed.kernels.cpu import cache_folder; print(cache_folder())"
     )
     environment = os.environ | {"NUMBA_CACHE_LOCATOR_CLASSES": "ZipCacheLocator"}
     run = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
-    assert run.stdout.strip() == "[7, 8, 5]"
+    assert run.stdout.splitlines() == ["[7, 8, 5]", "None"]
 
 
 def test_is_not_importable_as_a_top_level_package():
