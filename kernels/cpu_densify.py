@@ -22,7 +22,8 @@ __all__ = ["densify_rows"]
 SWEEP_NBYTES = 32 << 10
 
 # An output beyond this would not stay in the cache until somebody reads it, as a feeder has a few
-# of them in turn. It is made in a scratch of this size, and stored past the cache from there.
+# of them in turn. It is made in a scratch, in sweeps of the same size, and stored past the cache
+# from there. Only rows longer than this scratch are filled in place.
 STREAM_NBYTES = 16 << 20
 SCRATCH_NBYTES = 256 << 10
 
@@ -145,7 +146,7 @@ def _densify_past_cache(
             stream_copy(scratch[: sweep.size], sweep)
             for row in range(first, last):
                 _clear(scratch, (row - first) * dim, dim, indices, *_entries(offsets, row))
-        else:  # one row
+        else:  # one row, longer than the scratch
             for begin in range(0, dim, scratch.size):
                 part = sweep[begin : begin + scratch.size]
                 stream_copy(scratch[: part.size], part)
@@ -239,11 +240,11 @@ def densify_rows(
 
 def _make_all(cuts: Array, entries: tuple[Array, Array, bool], out: Array) -> int:
     is_streamed = out.nbytes >= STREAM_NBYTES and out.flags.aligned
-    sweep_nbytes = SCRATCH_NBYTES if is_streamed else SWEEP_NBYTES
-    step = max(1, sweep_nbytes // max(1, out.shape[1] * out.itemsize))
+    scratch_nbytes = SCRATCH_NBYTES if is_streamed else 0
+    step = max(1, SWEEP_NBYTES // max(1, out.shape[1] * out.itemsize))
 
     def make(first: int, last: int) -> int:
-        scratch = np.zeros(sweep_nbytes // out.itemsize if is_streamed else 0, out.dtype)
+        scratch = np.zeros(scratch_nbytes // out.itemsize, out.dtype)
         return int(_densify(cuts[first : last + 1], *entries, step, scratch, out[first:last]))
 
     return max(in_parts(make, len(out), out.nbytes))

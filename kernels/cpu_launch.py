@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 # Written by one thread. With less, starting a thread costs about what it saves: two made 16 MiB in
 # 0.9 to 1.0 of one's time, 39 and 64 MiB in 0.7, on two cores that share one core's bandwidth
-# (benchmarks/bench_densify.py). Where others are at work there, they take 1.0 to 1.6 times as long.
+# (benchmarks/bench_densify.py). Where others are at work there, they take 1.0 to 1.5 times as long.
 PART_NBYTES = 16 << 20
 
 _at_work = threading.Lock()

@@ -190,6 +190,7 @@ def test_densify_rows_past_the_cache(call):
         patch.setattr(cpu_densify, "STREAM_NBYTES", 0)
         # Some rows are longer, of some there fit several.
         patch.setattr(cpu_densify, "SCRATCH_NBYTES", 128)
+        patch.setattr(cpu_densify, "SWEEP_NBYTES", 128)
         check(on_host, "densify_rows", *arguments, **options)
 
 
