@@ -201,13 +201,14 @@ class Reader(Stage[T]):
         """
         with _passes_lock:
             passes = list(self._passes.items())
+        is_busy = False
         for samples, begun in passes:
             if _close(samples):
                 continue
             begun.is_closed = True
-            if close_within(samples, begun.ended) or _close(samples):
-                continue
-            begun.is_closed = False
+            begun.is_closed = close_within(samples, begun.ended) or _close(samples)
+            is_busy |= not begun.is_closed
+        if is_busy:
             raise ReaderError(
                 f"close of {self!r}: another thread is taking a sample from it; close it there"
             )

@@ -242,9 +242,11 @@ def test_closing_waits_for_a_sample_of_a_pass_without_workers(monkeypatch):
     thread = threading.Thread(target=lambda: taken.extend(reader()))
     thread.start()
     gate.wait_for_arrival()
+    next(other := reader())
     monkeypatch.setattr("gpufeed.device.threads.CLOSE_TIMEOUT_S", 0.01)
     with pytest.raises(ReaderError, match="another thread is taking a sample from it"):
         reader.close()
+    assert list(other) == []
     monkeypatch.setattr("gpufeed.device.threads.CLOSE_TIMEOUT_S", 30.0)
     gate.open()
     thread.join(10)
