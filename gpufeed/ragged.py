@@ -141,7 +141,14 @@ class Ragged(ABC):
             return self._picked(np.arange(begin, end, step))
         if isinstance(index, (list, np.ndarray)):
             return self._picked(self._numbers(index))
-        number, size = as_index(index), len(self)
+        size = len(self)
+        try:
+            number = as_index(index)
+        except TypeError:
+            raise TypeError(
+                f"{self._owner('index')} must be a number, a slice, a list of numbers or a mask, "
+                f"got {index!r:.80}"
+            ) from None
         if not -size <= number < size:
             raise IndexError(f"{self._owner('index')} must be in [{-size}, {size}), got {number}")
         lod = self._fitting()
@@ -200,21 +207,19 @@ class Ragged(ABC):
         parts = list(parts)
         if not parts or not all(isinstance(part, cls) for part in parts):
             kinds = ", ".join(type(part).__name__ for part in parts) or "none"
-            raise FieldError(f"{cls.__name__}.merge.parts must be of this type, got {kinds}")
+            raise FieldError(f"{cls.__name__}.parts must be of this type, got {kinds}")
         places = {part.place for part in parts}
         if len(places) > 1:
             got = ", ".join(sorted(map(str, places)))
             raise PlaceError(
-                f"{cls.__name__}.merge.parts must be on one place, got {got}; use part.to(place)"
+                f"{cls.__name__}.parts must be on one place, got {got}; use part.to(place)"
             )
         for part in parts:
             part._fitting()
         filled = [part for part in parts if part._num_rows() or part.lod_level] or parts[:1]
         levels = [part.lod_level for part in filled]
         if len(set(levels)) > 1:
-            raise LoDError(
-                f"{cls.__name__}.merge.parts must have equally many LoD levels, got {levels}"
-            )
+            raise LoDError(f"{cls.__name__}.parts must have equally many LoD levels, got {levels}")
         return cls._join(filled, offset_math.concatenate([part._lod for part in filled]))
 
     def cu_seqlens(self, level: int = -1) -> Array:

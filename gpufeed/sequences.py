@@ -18,7 +18,7 @@ from gpufeed.device.slabs import Lease
 from gpufeed.errors import FieldError, LoDError
 from gpufeed.interop.dlpack import as_array
 from gpufeed.kernels import gather_sequences, pad_rows, unpad_rows
-from gpufeed.kernels.checks import VALUE_DTYPES
+from gpufeed.kernels.checks import VALUE_DTYPES, can_fill
 from gpufeed.lod import LoD, Offsets, index_dtype
 from gpufeed.places import CPUPlace, Place
 from gpufeed.ragged import Ragged, Side, is_second, require_kernel_dtype
@@ -98,13 +98,18 @@ class Sequences(Ragged):
         require_kernel_dtype("LoDTensor.to_padded", self.dtype)
         pads_left = is_second("LoDTensor.to_padded.side", side, ("right", "left"))
         keeps_end = is_second("LoDTensor.to_padded.keep", keep, ("start", "end"))
-        fill = _as_scalar(pad_value, self.dtype)
+        if not can_fill(pad_value, self.dtype):
+            raise FieldError(
+                f"LoDTensor.pad_value must be a number that {self.dtype} can hold, "
+                f"got {pad_value!r}"
+            )
         offsets = self.cu_seqlens()
         width = self._width(max_length)
         xp = array_module(self._data)
         with working_on(self._place):
             padded = xp.empty((len(offsets) - 1, width, *self.shape[1:]), self.dtype)
             rows = xp.ascontiguousarray(self._data)
+            fill = self.dtype.type(pad_value)
             pad_rows(rows, offsets, fill, padded, pads_left=pads_left, keeps_end=keeps_end)
             lengths = (offsets[1:] - offsets[:-1]).astype(np.int64)
             return padded, lengths.clip(max=width)
@@ -138,7 +143,7 @@ class Sequences(Ragged):
                 f"got shape {tuple(cells.shape)}"
             )
         upper = offset_math.from_offsets(upper_lod, cells.shape[0], "LoDTensor.upper_lod")
-        (offsets,) = offset_math.from_lengths([_on_host(lengths)], owner="LoDTensor.lengths")
+        (offsets,) = _offsets_of(lengths, "LoDTensor.lengths")
         longest = np.diff(offsets).max(initial=0)
         if len(offsets) - 1 != cells.shape[0] or longest > cells.shape[1]:
             raise LoDError(
@@ -207,7 +212,7 @@ class Sequences(Ragged):
         Raises:
             LoDError: ``repeats`` is something else, or not as many.
         """
-        (offsets,) = offset_math.from_lengths([_on_host(repeats)], owner="LoDTensor.repeats")
+        (offsets,) = _offsets_of(repeats, "LoDTensor.repeats")
         if len(offsets) - 1 != len(self):
             raise LoDError(f"LoDTensor.repeats must be {len(self)} numbers, got {len(offsets) - 1}")
         return self._picked(offset_math.segment_ids(offsets))
@@ -233,7 +238,7 @@ class Sequences(Ragged):
         sizes = [len(part) for part in parts]
         if len(set(sizes)) > 1 or not all(part.lod_level for part in parts):
             raise LoDError(
-                "LoDTensor.concat.parts must have a LoD and equally many samples, "
+                "LoDTensor.parts must have a LoD and equally many samples, "
                 f"got {sizes} samples under {[part.lod_level for part in parts]} levels"
             )
         numbers = np.arange(len(merged)).reshape(len(parts), -1).T.reshape(-1)
@@ -270,17 +275,9 @@ class Sequences(Ragged):
         return taken
 
 
-def _on_host(numbers: object) -> object:
-    """Return a list, or a flat array on any place, as something that lod functions take."""
-    if isinstance(numbers, (list, tuple)):
-        return numbers
-    array, place = as_array(numbers, "LoDTensor.lengths")
-    return transfer(array, place, CPUPlace())
-
-
-def _as_scalar(value: float, dtype: np.dtype[Any]) -> Any:
-    with np.errstate(invalid="ignore", over="ignore"):
-        fill = np.asarray(value).astype(dtype)
-    if dtype.kind in "biu" and fill != value:
-        raise FieldError(f"LoDTensor.to_padded.pad_value must be a {dtype}, got {value!r}")
-    return fill[()]
+def _offsets_of(lengths: object, owner: str) -> LoD:
+    """Return the offsets of a list, or a flat array on any place, as a LoD of one level."""
+    if not isinstance(lengths, (list, tuple)):
+        array, place = as_array(lengths, owner)
+        lengths = transfer(array, place, CPUPlace())
+    return offset_math.from_lengths([lengths], owner=owner)

@@ -18,7 +18,7 @@ from gpufeed.checks import whole_number
 from gpufeed.device import array_module, transfer, working_on
 from gpufeed.device.backend import Array
 from gpufeed.device.slabs import Lease
-from gpufeed.errors import FieldError, PlaceError, import_extra
+from gpufeed.errors import FieldError, PlaceError
 from gpufeed.interop.dlpack import as_array
 from gpufeed.kernels import densify_rows
 from gpufeed.kernels.checks import INDEX_DTYPES
@@ -205,10 +205,9 @@ class SparseRows(Ragged):
             TypeError: They are on a device.
         """
         self._refuse_device()
-        scipy_sparse = import_extra("scipy.sparse", "scipy")
-        return scipy_sparse.csr_array(
-            (self._values_or_ones(), self._indices, self._offsets), shape=self.shape
-        )
+        from gpufeed.interop import scipy
+
+        return scipy.csr(self._offsets, self._indices, self._values_or_ones(), self.shape)
 
     @classmethod
     def from_scipy(cls, matrix: Any, lod: object = ()) -> SparseRows:
@@ -221,13 +220,9 @@ class SparseRows(Ragged):
         Raises:
             FieldError: ``matrix`` is no such thing.
         """
-        if not hasattr(matrix, "tocsr") or matrix.ndim != 2:
-            raise FieldError(
-                "SparseRows.from_scipy.matrix must be a SciPy sparse array of two dimensions, "
-                f"got {type(matrix).__name__}"
-            )
-        csr = matrix.tocsr()
-        return cls(csr.indptr, csr.indices, csr.data, csr.shape[1], lod)
+        from gpufeed.interop import scipy
+
+        return cls(*scipy.from_csr(matrix), lod)
 
     def to_cupyx(self) -> Any:
         """Return the rows, without their LoD, as a CuPy ``csr_matrix`` over the same memory.
@@ -279,6 +274,8 @@ class SparseRows(Ragged):
         )
 
     def _check_out(self, out: Array) -> None:
+        if not hasattr(out, "flags"):
+            raise FieldError(f"SparseRows.to_dense.out must be an array, got {type(out).__name__}")
         if tuple(out.shape) != self.shape:
             raise FieldError(
                 f"SparseRows.to_dense.out must have shape {self.shape}, got {tuple(out.shape)}"
@@ -365,7 +362,7 @@ class SparseRows(Ragged):
             got = ", ".join(
                 f"dim {dim} {'binary' if binary else dtype}" for dim, dtype, binary in sorted(kinds)
             )
-            raise FieldError(f"SparseRows.merge.parts must have one dim and dtype, got {got}")
+            raise FieldError(f"SparseRows.parts must have one dim and dtype, got {got}")
         place = parts[0].place
         with working_on(place):
             xp = array_module(parts[0]._indices)

@@ -298,7 +298,7 @@ class LoDTensor(Sequences):
         kinds = {(array.dtype.name, tuple(array.shape[1:])) for array in arrays}
         if len(kinds) > 1:
             raise FieldError(
-                "LoDTensor.merge.parts must have one dtype and item shape, "
+                "LoDTensor.parts must have one dtype and item shape, "
                 f"got {', '.join(f'{dtype} {shape}' for dtype, shape in sorted(kinds))}"
             )
         with working_on(place):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["check_array", "check_castable", "check_fill", "check_offsets"]
+__all__ = ["can_fill", "check_array", "check_castable", "check_offsets"]
 
 Array = npt.NDArray[Any]
 
@@ -103,21 +103,22 @@ def check_offsets(
             )
 
 
-def check_fill(name: str, value: Any, dtype: np.dtype[Any]) -> None:
-    """Raise unless ``value`` is one number that ``dtype`` can hold; floats may be rounded.
+def can_fill(value: Any, dtype: np.dtype[Any]) -> bool:
+    """Return whether ``value`` is one number that ``dtype`` can hold, rounded if it is a float.
 
-    Raises:
-        ValueError: It is not.
+    >>> can_fill(0.1, np.dtype("float16")), can_fill(1e5, np.dtype("float16"))
+    (True, False)
     """
     if type(value) is dtype.type:
-        return
+        return True
     given = np.asarray(value)
-    fits = given.ndim == 0 and given.dtype.kind in "biuf"
-    if fits and dtype.kind != "f":
-        with np.errstate(invalid="ignore"):
-            fits = given.astype(dtype) == given
-    if not fits:
-        raise ValueError(f"{name} must be a {dtype}, got {value!r}")
+    if given.ndim or given.dtype.kind not in "biuf":
+        return False
+    with np.errstate(invalid="ignore", over="ignore"):
+        kept = given.astype(dtype)
+    if dtype.kind == "f":
+        return bool(np.isfinite(kept) or not np.isfinite(given))
+    return bool(kept == given)
 
 
 def check_castable(name: str, values: Array, out: Array) -> None:

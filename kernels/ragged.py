@@ -7,8 +7,8 @@ from typing import Any
 from gpufeed.kernels.checks import (
     FLAG_DTYPES,
     INDEX_DTYPES,
+    can_fill,
     check_array,
-    check_fill,
     check_offsets,
 )
 from gpufeed.kernels.dispatch import resolve
@@ -60,7 +60,10 @@ def pad_rows(
     shape = ("rows", "max_length", *values.shape[1:])
     check_array("pad_rows.out", out, shape, (values.dtype,), is_written=True)
     check_offsets("pad_rows.offsets", offsets, out.shape[0], values.shape[0])
-    check_fill("pad_rows.pad_value", pad_value, out.dtype)
+    if not can_fill(pad_value, out.dtype):
+        raise ValueError(
+            f"pad_rows.pad_value must be a number that {out.dtype} can hold, got {pad_value!r}"
+        )
     run(values, offsets, pad_value, out, pads_left=bool(pads_left), keeps_end=bool(keeps_end))
 
 

@@ -300,17 +300,17 @@ REFUSED = {
     "padding that does not fit": (
         ("pad_rows", zeros(3, "uint8"), OFFSETS, 300, zeros((3, 2), "uint8")),
         ValueError,
-        r"pad_rows\.pad_value must be a uint8, got 300",
+        r"pad_rows\.pad_value must be a number that uint8 can hold, got 300",
     ),
     "padding that is no number": (
         ("pad_rows", zeros(3), OFFSETS, None, zeros((3, 2))),
         ValueError,
-        r"pad_rows\.pad_value must be a float32, got None",
+        r"pad_rows\.pad_value must be a number that float32 can hold, got None",
     ),
     "padding that is several": (
         ("pad_rows", zeros(3), OFFSETS, [0, 1], zeros((3, 2))),
         ValueError,
-        r"pad_rows\.pad_value must be a float32, got \[0, 1\]",
+        r"pad_rows\.pad_value must be a number that float32 can hold, got \[0, 1\]",
     ),
     "numbers for another total": (
         ("number_rows", OFFSETS, np.zeros(4, "int64")),

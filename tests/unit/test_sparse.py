@@ -42,6 +42,8 @@ def test_dense_form_is_written_over_what_is_there(rows):
     assert out.tolist() == DENSE
     with pytest.raises(FieldError, match=r"to_dense\.out must have shape \(4, 4\), got \(4, 5\)"):
         rows.to_dense(np.empty((4, 5)))
+    with pytest.raises(FieldError, match=r"to_dense\.out must be an array, got list"):
+        rows.to_dense([[0] * 4] * 4)
 
 
 def test_arrays_are_taken_without_a_copy():
@@ -162,9 +164,7 @@ def test_merge_is_the_inverse_of_split(rows, binary):
     assert_same(SparseRows.merge([rows[:0], rows]), rows)
     with pytest.raises(FieldError, match="one dim and dtype, got dim 4 binary, dim 4 float64"):
         SparseRows.merge([binary, rows])
-    with pytest.raises(
-        FieldError, match=r"SparseRows\.merge\.parts must be of this type, got LoDTensor"
-    ):
+    with pytest.raises(FieldError, match=r"SparseRows\.parts must be of this type, got LoDTensor"):
         SparseRows.merge([LoDTensor([1])])
 
 

@@ -264,10 +264,17 @@ def test_padding_of_nothing():
     assert (padded.shape, lengths.tolist()) == ((1, 0, 3), [0])
 
 
-@pytest.mark.parametrize("value", [0.5, float("nan"), 300, -1])
+@pytest.mark.parametrize("value", [0.5, float("nan"), 300, -1, 2**70, None, "0", [0]])
 def test_a_pad_value_must_fit_the_dtype(value):
-    with pytest.raises(FieldError, match=r"to_padded\.pad_value must be a uint8, got"):
+    with pytest.raises(FieldError, match=r"\.pad_value must be a number that uint8 can hold, got"):
         LoDTensor(np.ones(2, np.uint8), lod=[[0, 2]]).to_padded(value)
+
+
+def test_what_is_finite_does_not_become_infinite():
+    halves = LoDTensor(np.ones(2, np.float16), lod=[[0, 2, 2]])
+    with pytest.raises(FieldError, match="pad_value must be a number that float16 can hold, got"):
+        halves.to_padded(1e5)
+    assert np.isinf(halves.first_step(float("inf"))[1])
 
 
 def test_nan_pads_floats():
