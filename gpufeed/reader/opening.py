@@ -107,8 +107,9 @@ def pass_by(reader: AnyReader[Any], epoch: int, num: int) -> None:
     """Let the stages of any reader count what they leave out on the way past ``num`` samples.
 
     For a pass that goes on behind them and never asks for one more, so that none is looked for.
+    Where no stage may leave anything out, nothing is read.
     """
-    if num and counters_of(reader):
+    if num and any(counter.is_of_pass for counter in counters_of(reader)):
         with reading(reader, epoch, num - 1) as samples:
             drain(samples, 1, reader)
 

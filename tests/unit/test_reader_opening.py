@@ -12,6 +12,7 @@ from gpufeed.reader.opening import (
     drain,
     open_every,
     open_reader,
+    pass_by,
     reading,
     stages_of,
 )
@@ -44,6 +45,32 @@ def test_what_was_opened_is_closed():
 def test_drain_tells_how_many_there_were():
     samples = iter(range(5))
     assert [drain(samples, 0), drain(samples, 3), drain(samples, 3)] == [0, 3, 2]
+
+
+def test_what_is_drained_was_made_for_nobody():
+    reader = rd.batch(counting(9), 2)
+    samples = open_reader(reader, epoch=0, skip=0)
+    assert drain(samples, 2, reader) == 2
+    assert len(list(samples)) == reader.stats().num_batches == 3
+
+
+def test_passing_by_counts_what_is_left_out_on_the_way():
+    def fail_on_odd(sample):
+        if sample % 2:
+            raise ValueError(sample)
+        return sample
+
+    reader = rd.batch(rd.map_readers(fail_on_odd, counting(20), on_error="skip"), 2)
+    pass_by(reader, epoch=0, num=3)
+    assert reader.skipped() == {"count": 5, "ordinals": [1, 3, 5, 7, 9]}
+    assert reader.stats().num_batches == 0
+
+
+def test_passing_by_reads_nothing_where_nothing_may_be_left_out():
+    source = Watched(20)
+    pass_by(rd.batch(source, 2), epoch=0, num=3)
+    pass_by(source, epoch=0, num=3)
+    assert source.num_read == 0
 
 
 def test_of_a_plain_function_nothing_is_known():
