@@ -11,6 +11,8 @@ import numpy as np
 
 __all__ = ["resolve"]
 
+_WRITTEN = ("out", "fault")
+
 
 @dataclass(frozen=True)
 class _Stream:
@@ -18,6 +20,15 @@ class _Stream:
 
     def __cuda_stream__(self) -> tuple[int, int]:
         return 0, self.handle
+
+
+class _Unlocked:
+    """A read-only array, shown as one like any other: numba would compile kernels for it apart."""
+
+    def __init__(self, array: np.ndarray[Any, Any]) -> None:
+        self.array = array
+        interface: dict[str, Any] = array.__array_interface__
+        self.__array_interface__ = {**interface, "data": (interface["data"][0], False)}
 
 
 def resolve(
@@ -37,9 +48,13 @@ def resolve(
         TypeError: They live neither all on the host nor all on a device.
         ValueError: A stream for host arrays: host kernels run at once, in no stream's order.
     """
-    for array in arrays.values():
-        if array is not None and not isinstance(array, np.ndarray):
+    for name, array in arrays.items():
+        if array is None:
+            continue
+        if not isinstance(array, np.ndarray):
             return _on_device(operation, stream, arrays)
+        if not array.flags.writeable and name not in _WRITTEN:
+            arrays[name] = np.asarray(_Unlocked(array))
     if stream is not None:
         raise ValueError(f"{operation}.stream must be None for host arrays, got {stream!r}")
     from gpufeed.kernels import cpu

@@ -532,6 +532,17 @@ def test_an_error_in_a_thread_arrives(monkeypatch):
     assert ranges(2, 1 << 30) == [(0, 1), (1, 2)]
 
 
+def test_read_only_input_takes_no_kernels_of_its_own():
+    values, offsets, out = zeros(3), OFFSETS.copy(), zeros((3, 2))
+    kernels.pad_rows(values, offsets, 0, out)
+    compiled = cpu._pad.signatures[:]
+    for array in (values, offsets):
+        array.flags.writeable = False
+    kernels.pad_rows(values, offsets, 0, out)
+    assert cpu._pad.signatures == compiled
+    assert not values.flags.writeable
+
+
 def test_works_where_no_cache_folder_can_be_written():
     # The locator for zip archives finds no place for a plain module, as any would on a read-only
     # system; numba then raises when a function asks for a cache.
