@@ -7,7 +7,8 @@ Checksums (number of samples, sum of the ids) are compared before anything is ti
 
 - provider: ``@provider`` with a seed, a pool of 4,096 and batches of 128, against ``shuffle`` and
   ``batch`` of the same sizes over ``chain``; once all in one thread, and once with ``buffered`` and
-  ``decorate_reader``, which load and feed ahead on threads of their own.
+  ``decorate_reader``, which load and feed ahead on threads of their own (and so are timed pass by
+  pass, not batch by batch).
 - train: `gpufeed.train` over the samples, without and with an ``event_handler``, against the loop
   over ``decorate_reader(batch(...))`` that it stands for; and `gpufeed.compat.fluid`'s feeder and
   `paddle.batch` in such a loop, against ``DataFeeder(strict=False)``. Stages run in the caller's
@@ -30,6 +31,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -108,9 +110,8 @@ def _provider_cases(
     shared: dict[str, Any] = {
         "num_units": NUM_FILES * NUM_A_FILE // BATCH_SIZE,
         "unit": "batch",
-        "checksum": _checksum,
-        "finish": _drain,
         "target": "at most 1.05 of the floor",
+        "clock": process_time,
     }
     yield Case(
         name=f"provider, one thread: {name}",
@@ -118,6 +119,8 @@ def _provider_cases(
             "shuffle + batch": partial(_feed, feeder, by_hand),
             "provider, prefetch=0": partial(_feed, feeder, face.batches(BATCH_SIZE, prefetch=0)),
         },
+        checksum=_sum_of,
+        is_stepped=True,
         **shared,
     )
     yield Case(
@@ -126,14 +129,17 @@ def _provider_cases(
             "shuffle + batch + buffered": feeder.decorate_reader(ahead),
             "provider": feeder.decorate_reader(face.batches(BATCH_SIZE)),
         },
+        checksum=_checksum,
+        finish=_drain,
         **shared,
     )
 
 
 @dataclass
 class _Tally:
-    """A step that adds up what it is fed."""
+    """A step that adds up what it is fed, and says so."""
 
+    tick: Callable[[], None]
     num_samples: int = 0
     total: float = 0.0
 
@@ -141,6 +147,7 @@ class _Tally:
         first, label = feed.values()
         self.num_samples += len(label.data)
         self.total += float(first.data.sum())
+        self.tick()
 
 
 def _train_cases(
@@ -154,14 +161,16 @@ def _train_cases(
     def read() -> Iterator[Any]:
         yield from samples
 
-    def by_hand(feeder: Callable[[], DataFeeder], cut: Callable[..., Any]) -> _Tally:
-        tally = _Tally()
+    def by_hand(
+        feeder: Callable[[], DataFeeder], cut: Callable[..., Any], tick: Callable[[], None]
+    ) -> _Tally:
+        tally = _Tally(tick)
         for feed in feeder().decorate_reader(cut(read, BATCH_SIZE), prefetch=0)():
             tally(feed)
         return tally
 
-    def trained(**options: Any) -> _Tally:
-        tally = _Tally()
+    def trained(tick: Callable[[], None], **options: Any) -> _Tally:
+        tally = _Tally(tick)
         mapping = {field.name: at for at, field in enumerate(fields)}
         train(
             *(read, mapping, BATCH_SIZE, 1),
@@ -177,8 +186,10 @@ def _train_cases(
     shared: dict[str, Any] = {
         "num_units": len(samples) // BATCH_SIZE,
         "unit": "batch",
-        "checksum": lambda tally: (tally.num_samples, tally.total),
+        "checksum": _sum_of,
         "target": "at most 1.05 of the floor",
+        "is_stepped": True,
+        "clock": process_time,
     }
     yield Case(
         name=f"train: {name}",
@@ -205,8 +216,16 @@ def _train_cases(
     )
 
 
-def _feed(feeder: DataFeeder, batches: Iterable[Any]) -> Iterator[Any]:
-    return map(feeder.feed, batches)
+def _feed(feeder: DataFeeder, batches: Iterable[Any], tick: Callable[[], None]) -> _Tally:
+    tally = _Tally(tick)
+    for feed in map(feeder.feed, batches):
+        tally(feed)
+        del feed
+    return tally
+
+
+def _sum_of(tally: _Tally) -> tuple[int, float]:
+    return tally.num_samples, tally.total
 
 
 def _drain(feeds: Iterable[Any]) -> None:

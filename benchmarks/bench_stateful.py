@@ -24,10 +24,11 @@ have been declared is part of the third case only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -37,14 +38,14 @@ from gpufeed import creator, formats, layers
 from gpufeed.errors import EOFException
 from gpufeed.executor import Executor
 from gpufeed.feeder import DataFeeder
-from gpufeed.reader import batch, buffered, map_readers, shuffle
-from gpufeed.stateful import BatchReader, ReaderBase, ShuffleReader, open_files
+from gpufeed.reader import batch, map_readers, shuffle
+from gpufeed.stateful import BatchReader, FileReader, ReaderBase, ReaderHolder, ShuffleReader
+from gpufeed.stateful.tensors import TensorFields
 from gpufeed.tensor import LoDTensor
 from gpufeed.variables import Program, data, program_guard
 
 BATCH_SIZE = 128
 BUFFER_SIZE = 1024
-READ_AHEAD = 64
 NUM_FILES = 8
 NUM_A_FILE = 1024
 
@@ -85,27 +86,27 @@ def _case(name: str, declared: Declared, make: Callable[[int], Any], *, collated
         Path(folder.name, f"{number}.mem").touch()
     spec = f"memory:{folder.name}/*.mem"
 
-    read = buffered(creator.open(spec), READ_AHEAD)
-    batches = batch(shuffle(read, BUFFER_SIZE, seed=1), BATCH_SIZE)
+    batches = batch(shuffle(creator.open(spec), BUFFER_SIZE, seed=1), BATCH_SIZE)
     by_hand = map_readers(_feed(declared) if collated else _merge, batches)
-    held: ReaderBase[Any] = BatchReader(
-        ShuffleReader(
-            open_files(spec, *declared, is_test=True, buffer_size=READ_AHEAD), BUFFER_SIZE, seed=1
-        ),
-        BATCH_SIZE,
-    )
+
+    def held() -> ReaderHolder[Any]:
+        return BatchReader(
+            ShuffleReader(FileReader(spec, *declared), BUFFER_SIZE, seed=1), BATCH_SIZE
+        )
+
     return Case(
         name=name,
         contestants={
-            "by hand": partial(by_hand.open, 0, 0),
-            "has_next, read_next": partial(_ask, held, folder),
-            "Executor.run": partial(_run, *_record(spec, declared)),
+            "by hand": partial(_sum, partial(by_hand.open, 0, 0)),
+            "has_next, read_next": partial(_sum, partial(_ask, held(), folder)),
+            "Executor.run": partial(_sum, partial(_run, *_record(held(), declared))),
         },
         num_units=NUM_FILES * NUM_A_FILE // BATCH_SIZE,
         unit="batch",
-        checksum=_checksum,
-        finish=_drain,
+        checksum=tuple,
         target="at most 1.05 of the floor",
+        is_stepped=True,
+        clock=process_time,
     )
 
 
@@ -129,13 +130,14 @@ def _ask(held: ReaderBase[Any], _files: object) -> Iterator[Any]:
         yield held.read_next()
 
 
-def _record(spec: str, declared: Declared) -> tuple[Program, layers.ReaderVariable, list[Any]]:
-    main, startup = Program(), Program()
-    with program_guard(main, startup):
-        reader = layers.open_files(spec, *declared, is_test=True, buffer_size=READ_AHEAD)
-        reader = layers.batch(layers.shuffle(reader, BUFFER_SIZE, seed=1), BATCH_SIZE)
+def _record(
+    held: ReaderHolder[Any], declared: Declared
+) -> tuple[Program, layers.ReaderVariable, list[Any]]:
+    main = Program()
+    reader = layers.ReaderVariable("held", TensorFields("held", *declared).variables, held)
+    reader.make()
+    with program_guard(main):
         variables = layers.read_file(reader)
-    Executor("cpu").run(startup)
     return main, reader, variables if isinstance(variables, list) else [variables]
 
 
@@ -149,14 +151,11 @@ def _run(main: Program, reader: layers.ReaderVariable, variables: list[Any]) -> 
         return
 
 
-def _drain(instances: Iterable[Any]) -> None:
-    for instance in instances:
-        del instance
-
-
-def _checksum(instances: Iterable[Any]) -> tuple[int, float]:
+def _sum(instances: Callable[[], Iterator[Any]], tick: Callable[[], None]) -> tuple[int, float]:
     num_samples, total = 0, 0.0
-    for first, label in instances:
+    for first, label in instances():
         num_samples += len(label.data)
         total += float(first.data.sum())
+        del first, label
+        tick()
     return num_samples, total

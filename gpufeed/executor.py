@@ -82,13 +82,14 @@ class Executor:
                 a fetched one has no array form; nothing was read.
             ReaderError: A reader was not made or not started.
         """
-        block = _block_of("Executor.run", program)
-        fed = {} if feed is None else _fed("Executor.run", block, feed)
-        plan = self._plan
+        owner, fed, plan = "Executor.run", dict[str, Tensor](), self._plan
+        program = default_main_program() if program is None else program
+        if feed is not None:
+            fed = _fed(owner, _block_of(owner, program), feed)
         if fed:
-            plan = _plan("Executor.run", block, fetch_list, fed)
-        elif plan is None or not plan.is_for(block, fetch_list):
-            plan = self._plan = _plan("Executor.run", block, fetch_list, fed)
+            plan = _plan(owner, program, fetch_list, fed)
+        elif plan is None or not plan.is_for(program, fetch_list):
+            plan = self._plan = _plan(owner, program, fetch_list, fed)
         if return_numpy and plan.no_array is not None:
             raise FieldError(
                 f"Executor.run.fetch_list: {plan.no_array!r} has a LoD or sparse rows, and no "
@@ -153,9 +154,9 @@ class ParallelExecutor:
             FieldError: There are not as many feeds as places; and as `Executor.run`.
         """
         owner = "ParallelExecutor.run"
-        block = _block_of(owner, self._program)
-        parts = self._parts(block, feed)
-        plan = _plan(owner, block, fetch_list, parts[0] if parts else {})
+        program = default_main_program() if self._program is None else self._program
+        parts = self._parts(_block_of(owner, program), feed)
+        plan = _plan(owner, program, fetch_list, parts[0] if parts else {})
         if flags := [op.type for op in plan.operators if op.has_data is None]:
             raise FieldError(
                 f"{owner}.fetch_list must name tensors, got what {flags[0]} sets; "
@@ -208,7 +209,7 @@ class _Plan:
     """What a run does. If it is only read and nothing fed, the next run does the same.
 
     Attributes:
-        block: Of the program.
+        program: That is run.
         num_ops: How many operators it had.
         fetch_list: As it was given.
         names: Of what is fetched.
@@ -219,7 +220,7 @@ class _Plan:
         is_one_read: Whether what is fetched is just what one operator sets.
     """
 
-    block: Block
+    program: Program
     num_ops: int
     fetch_list: tuple[Fetch, ...] | None
     names: list[str]
@@ -228,9 +229,9 @@ class _Plan:
     no_array: str | None
     is_one_read: bool
 
-    def is_for(self, block: Block, fetch_list: Sequence[Fetch] | None) -> bool:
+    def is_for(self, program: Program, fetch_list: Sequence[Fetch] | None) -> bool:
         """Return whether a run that is fed nothing would make this plan again."""
-        if block is not self.block or len(block.ops) != self.num_ops:
+        if program is not self.program or len(program.global_block().ops) != self.num_ops:
             return False
         if self.fetch_list is None or not isinstance(fetch_list, (list, tuple)):
             return self.fetch_list is fetch_list
@@ -257,9 +258,10 @@ class _Plan:
 
 
 def _plan(
-    owner: str, block: Block, fetch_list: Sequence[Fetch] | None, fed: Mapping[str, Tensor]
+    owner: str, program: Program, fetch_list: Sequence[Fetch] | None, fed: Mapping[str, Tensor]
 ) -> _Plan:
     """Find the operators that set what is fetched, or all; what none sets has to be fed."""
+    block = _block_of(owner, program)
     operators = list(block.ops)
     names = [] if fetch_list is None else _fetched(owner, block, fetch_list)
     if names:  # or a loop that fetches nothing would never come to the end of the data
@@ -271,7 +273,7 @@ def _plan(
             )
     questions = [op.has_data for op in operators if op.has_data is not None]
     return _Plan(
-        block,
+        program,
         num_ops=len(block.ops),
         fetch_list=None if fetch_list is None else tuple(fetch_list),
         names=names,
@@ -296,9 +298,7 @@ def _present(place: PlaceLike) -> Place:
     return found
 
 
-def _block_of(owner: str, program: Program | None) -> Block:
-    if program is None:
-        program = default_main_program()
+def _block_of(owner: str, program: Program) -> Block:
     if not isinstance(program, Program):
         raise FieldError(f"{owner}.program must be a Program, got {type(program).__name__}")
     return program.global_block()

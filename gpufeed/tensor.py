@@ -295,12 +295,10 @@ class LoDTensor(Sequences):
         place = parts[0].place
         arrays = [part._data[: part._num_rows()] for part in parts if part._num_rows()]
         arrays = arrays or [parts[0]._data[:0]]
-        kinds = {(array.dtype.name, tuple(array.shape[1:])) for array in arrays}
+        kinds = {(array.dtype, array.shape[1:]) for array in arrays}
         if len(kinds) > 1:
-            raise FieldError(
-                "LoDTensor.parts must have one dtype and item shape, "
-                f"got {', '.join(f'{dtype} {shape}' for dtype, shape in sorted(kinds))}"
-            )
+            got = ", ".join(sorted(f"{dtype.name} {shape}" for dtype, shape in kinds))
+            raise FieldError(f"LoDTensor.parts must have one dtype and item shape, got {got}")
         with working_on(place):
             return cls._assemble(array_module(arrays[0]).concatenate(arrays), lod, place)
 

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from gpufeed.errors import FieldError, LoDError
 from gpufeed.feeder import DataFeeder
 from gpufeed.sparse import SparseRows
@@ -32,6 +34,7 @@ __all__ = [
 Instance = tuple[LoDTensor, ...]
 
 _MOST_NAMED = 3  # files in a note
+_ROWS, _VALUES = {tuple, list}, {list, tuple, np.ndarray, int, float, bool, str}
 
 
 class TensorFields:
@@ -87,6 +90,7 @@ class TensorFields:
                     zip(shapes, dtypes, lod_levels, strict=True)
                 )
             ]
+        self._merged = [free_rows(variable) for variable in self.variables]
         self._has_fixed_rows = any(variable.shape[0] != -1 for variable in self.variables)
         self._feeder: DataFeeder | None = None
         self._lock = threading.Lock()  # a feeder is for one thread, but passes may be on several
@@ -145,7 +149,7 @@ class TensorFields:
             instances = [self._instance(sample) for sample in samples]
         try:
             merged = merge_instances(instances)
-            self._require(merged, [free_rows(variable) for variable in self.variables])
+            self._require(merged, self._merged)
         except (FieldError, LoDError):
             for sample in samples:
                 self._instance(sample)
@@ -211,9 +215,10 @@ def merge_instances(instances: Sequence[Any]) -> Instance:
         FieldError: They differ in their number of fields, or a field in dtype or item shape.
         LoDError: A field differs in its number of LoD levels.
     """
-    widths = sorted({len(instance) for instance in instances})
+    widths = set(map(len, instances))
     if len(widths) != 1:
-        raise FieldError(f"merge_instances: expected equally many tensors in each, got {widths}")
+        got = sorted(widths)
+        raise FieldError(f"merge_instances: expected equally many tensors in each, got {got}")
     return tuple(LoDTensor.merge(parts) for parts in zip(*instances, strict=True))
 
 
@@ -243,6 +248,8 @@ def free_rows(variable: Variable) -> Variable:
 
 def _as_tensors(sample: Any) -> Instance | None:
     """Return a sample that consists of tensors as a tuple of them; None for any other."""
+    if type(sample) in _ROWS and sample and type(sample[0]) in _VALUES:
+        return None  # as most; an abstract class has more to say before it says no
     if isinstance(sample, LoDTensor):
         return (sample,)
     if isinstance(sample, (tuple, list)) and sample and isinstance(sample[0], LoDTensor):

@@ -132,7 +132,8 @@ class ReaderVariable:
 
     def _read(self, place: Place) -> Sequence[Any]:
         reader = self._reader if self._is_made else self.reader
-        # What is there already, as most is, says so for less than `to` costs.
-        return [
-            tensor if tensor.place == place else tensor.to(place) for tensor in reader.read_next()
-        ]
+        tensors: Sequence[Any] = reader.read_next()
+        for tensor in tensors:
+            if tensor.place != place:
+                return [each.to(place) for each in tensors]
+        return tensors  # as most are, there already; `to` would say so too, but at a price
