@@ -19,8 +19,8 @@ none), and of one such entry the field, the row, the index and the dim.
 from __future__ import annotations
 
 import math
-from array import array
 from collections.abc import Sequence
+from struct import pack_into
 from types import ModuleType
 from typing import Any
 
@@ -61,7 +61,8 @@ FAULT_WORDS = 5
 
 CONVERT, UNPACK_BITS, DENSIFY, CHECK = range(4)
 BOOL, FLOAT16, FLOAT32, FLOAT64, INT8, INT16, INT32, INT64, UINT8 = range(len(VALUE_DTYPES))
-CODES = {dtype: code for code, dtype in enumerate(VALUE_DTYPES)}
+# By a type's number in NumPy, which is looked up sooner than a dtype; there are two for int64.
+CODES = {np.dtype(name).num: VALUE_DTYPES.index(np.dtype(name)) for name in "?efdbhilqB"}
 
 Placed = tuple[int, tuple[int, ...], np.dtype[Any]]  # the byte where an array starts, shape, dtype
 
@@ -84,7 +85,7 @@ def convert_job(
     if scale is not None and shift is not None:
         factors = (scale[0], shift[0], scale[1][0], num_inner)
     size = math.prod(shape)
-    return (CONVERT, source, CODES[source_dtype], target, CODES[dtype], size, *factors)
+    return (CONVERT, source, CODES[source_dtype.num], target, CODES[dtype.num], size, *factors)
 
 
 def unpack_bits_job(packed: Placed, out: Placed) -> Job:
@@ -102,17 +103,17 @@ def densify_job(
     """Return the job of `densify_rows`; ``values`` are of the dtype of ``out``."""
     source = NONE if values is None else values[0]
     target, (rows, dim), dtype = out
-    code = CODES[dtype]
+    code = CODES[dtype.num]
     old: Job = (NONE, NONE, INT32)
     if previous is not None:
-        old = (previous[0][0], previous[1][0], CODES[previous[1][2]])
-    csr = (offsets[0], indices[0], CODES[indices[2]], dim)
+        old = (previous[0][0], previous[1][0], CODES[previous[1][2].num])
+    csr = (offsets[0], indices[0], CODES[indices[2].num], dim)
     return (DENSIFY, source, code, target, code, rows, *csr, *old)
 
 
 def check_job(offsets: Placed, indices: Placed, dim: int) -> Job:
     """Return the job that only looks whether indices are in ``[0, dim)``."""
-    csr = (offsets[0], indices[0], CODES[indices[2]], dim)
+    csr = (offsets[0], indices[0], CODES[indices[2].num], dim)
     return (CHECK, NONE, 0, NONE, 0, offsets[1][0] - 1, *csr)
 
 
@@ -143,7 +144,7 @@ def write_table(
         words += job
         words += _REST[len(job)]
         words[-1] = field
-    table.reshape(-1)[:] = array("q", words)
+    pack_into(f"{len(words)}q", table.data, 0, *words)
 
 
 def do_jobs(twin: ModuleType, slab: Array, fault: Array) -> None:
