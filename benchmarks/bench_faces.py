@@ -17,13 +17,13 @@ Checksums (number of samples, sum of the ids) are compared before anything is ti
 Not measured: stateful readers and recorded operators, which have ``bench_stateful``; files, whose
 reading costs the same in both, and ``check=True``.
 
-Command: ``python benchmarks faces``
+Command: ``python benchmarks faces --rounds 31``
 
-Last result (virtual machine, 2 cores of an Intel Xeon that other work kept busy, Python 3.11): wall
-times spread by half, so CPU time over that of the decorators, medians of 9 to 15 rounds in turn:
-``provider`` 0.99 to 1.04 in one thread and 0.95 to 1.03 with threads, ``train`` 1.02, with an event
-handler 1.03 and 1.05 (4 to 7 us a batch, of 160), the compatible feeder 1.02. A second run of the
-decorators gives 0.99 to 1.02.
+Last result (virtual machine, 2 cores of an Intel Xeon that other work kept busy, Python 3.11.7):
+processor time over that of the decorators, by medians and by minima: ``provider`` in one thread
+1.01 to 1.03 and 1.02 to 1.04, with threads 1.00 to 1.07 and 0.99 to 1.01 (pass by pass, a pass
+varies by a fifth); ``train`` 0.99 and 1.01, with an event handler 1.01 and 1.03; the compatible
+feeder 1.01 and 1.01. That is 1 to 6 us a batch, of 120 to 240.
 """
 
 from __future__ import annotations

@@ -7,19 +7,23 @@ and recorded and run by an `Executor`. A small sample is the hard case, as the f
 the largest part of it. Checksums (number of samples, sum of the ids) are compared before anything
 is timed.
 
-- in order: files one after the other, read ahead by a thread in all contestants;
+- in order: files one after the other;
 - tensors: records that are tensors already, whose batches are merged and not collated.
 
-Not measured: real files, whose reading costs the same in all; many threads, which have no floor.
+All of it happens in one thread, so that it can be timed batch by batch.
 
-Command: ``python benchmarks stateful``
+Not measured: real files, whose reading costs the same in all; ``open_files``, which puts a thread
+between files and batches, as `gpufeed.reader.buffered` does.
 
-Last result (virtual machine, 2 cores beside other work, Python 3.11.7): by hand 245, 308 and 1,302
-us a batch; ``has_next`` and ``read_next`` 1.00, 1.03 and 1.04 times that, an `Executor` 1.02, 1.05
-and 1.03 times, with a spread above the difference. Without threads, and paired batch by batch, it
-is 1.5 us for ``has_next`` and ``read_next`` and 5 us for a run: most of it is code that has left
-the caches while the batch was made, as in a loop of its own a run takes 2. Checking what tensors
-have been declared is part of the third case only.
+Command: ``python benchmarks stateful --rounds 31``
+
+Last result (virtual machine, 2 cores beside other work, Python 3.11.7), medians in processor time:
+by hand 154 to 195, 196 to 283 and 572 to 605 us a batch; ``has_next`` and ``read_next`` 1.00 to
+1.06, 1.02 to 1.05 and 1.02 to 1.03 times that, an `Executor` 0.98 to 1.09, 1.03 to 1.08 and 1.04
+times. What differs is from process to process, by where its memory lies; over eight of them the
+first case is 1.03 and 1.04. A loop of nothing but runs takes 1.2 us each: the rest is code that has
+left the caches while a batch was made. Checking what tensors have been declared is part of the
+third case only.
 """
 
 from __future__ import annotations
