@@ -18,7 +18,7 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from support import reference
-from support.reference_cases import batch_of, random_case
+from support.reference_cases import DTYPES, batch_of, random_case
 
 import gpufeed as gf
 from gpufeed.compat import fluid
@@ -104,8 +104,11 @@ def test_recorded_results(entry):
 
 def test_the_recorded_results_are_of_all_kinds():
     cases = [case for case, _ in RECORDED["results"]]
-    assert len(cases) >= 300
+    assert len(cases) >= 600
     assert {case["lod_level"] for case in cases} == {0, 1, 2, 3}
+    forms = {case["arrays"][0] for case in cases if case["arrays"]}
+    assert forms == {"row", "sequence", "scalar", "tuple"}
+    assert {case["dtype"] for case in cases} == set(DTYPES)
     assert {name for name in map(repair_of, cases) if name} == set(REPAIRS)
     num_refused = sum("error" in result for _, result in RECORDED["results"])
     assert len(cases) / 10 < num_refused < len(cases) / 2

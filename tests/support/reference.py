@@ -13,7 +13,7 @@ import numpy as np
 from support.reference_cases import batch_of
 
 Lengths = list[list[int]]
-INTEGERS = ("uint8", "int16", "int32", "int64")
+INTEGERS = ("uint8", "int8", "int16", "int32", "int64")
 
 
 def convert(case: dict[str, Any]) -> tuple[np.ndarray, Lengths]:
@@ -51,9 +51,9 @@ def accepts(lengths: Lengths, num_rows: int) -> bool:
 
 def _listed(sample: Any) -> Any:
     """Return nested lists of Python's own numbers."""
-    if isinstance(sample, list):
+    if isinstance(sample, (list, tuple)):
         return [_listed(each) for each in sample]
-    return sample.tolist() if isinstance(sample, np.ndarray) else sample
+    return sample.tolist() if isinstance(sample, (np.ndarray, np.generic)) else sample
 
 
 def _shape(nested: Any) -> tuple[int, ...]:

@@ -1,8 +1,9 @@
 """Random batches for `DataFeeder`, as JSON values: what is compared with the reference.
 
 A case is ``{"shape", "dtype", "lod_level", "rows", "arrays"}``: one declared variable, and what
-each sample of a batch holds for it, `batch_of` makes the batch. Most are as they should be; some
-have another shape, or values that the dtype cannot keep.
+each sample of a batch holds for it, `batch_of` makes the batch: of lists, tuples, NumPy's numbers,
+or arrays. Most are as they should be; some have another shape, or values that the dtype cannot
+keep.
 
 This module imports nothing of gpufeed: `reference_worker` runs where the reference does.
 """
@@ -24,8 +25,12 @@ SHAPES = (
     [4, 3],
     [-1, -1],
     [-1, -1, 2],
+    [-1, 3, 1],
+    [-1, 2, -1],
+    [1],
+    [2, 2],
 )
-DTYPES = ("float32", "float64", "int64", "int32", "uint8", "int16", "bool", "float16")
+DTYPES = ("float32", "float64", "int64", "int32", "uint8", "int16", "int8", "bool", "float16")
 
 
 def random_case(random: Random) -> dict[str, Any]:
@@ -42,16 +47,16 @@ def random_case(random: Random) -> dict[str, Any]:
         item = [random.randint(0, 4) for _ in item]
     elif form == "tall":
         item = [random.randint(1, 3), *item]
-    arrays = random.choice([None, None, "row", "sequence"])
+    arrays = random.choice([None, None, "row", "sequence", "scalar", "tuple"])
     array_dtype = random.choice(["float64", "float32", "int64", "int32", dtype])
-    odd_values = arrays is None and random.random() < 0.35
+    odd_values = arrays in (None, "tuple") and random.random() < 0.35
 
     def value() -> Any:
         return _odd_value(random, dtype) if odd_values else _value(random, dtype)
 
     def entry(level: int) -> Any:
         if level:
-            return [entry(level - 1) for _ in range(random.randint(0, 3))]
+            return [entry(level - 1) for _ in range(random.choice([0, 0, 1, 2, 3, 5]))]
         return _nested(item, value)
 
     rows = [entry(lod_level) for _ in range(random.choice([0, 1, 2, 3, 4]))]
@@ -70,6 +75,9 @@ def batch_of(case: dict[str, Any]) -> list[tuple[Any]]:
     if arrays is None:
         return [(row,) for row in case["rows"]]
     form, dtype = arrays
+    if form in ("tuple", "scalar"):
+        leaf = np.dtype(dtype).type if form == "scalar" else lambda value: value
+        return [(_mapped(row, tuple if form == "tuple" else list, leaf),) for row in case["rows"]]
     # An array is a row, or all rows of a sequence (which here are as long as each other).
     depth = case["lod_level"] - (form == "sequence" and case["lod_level"] > 0)
 
@@ -79,6 +87,12 @@ def batch_of(case: dict[str, Any]) -> list[tuple[Any]]:
         return np.array(entry, dtype)
 
     return [(make(row, 0),) for row in case["rows"]]
+
+
+def _mapped(nested: Any, kind: Any, leaf: Any) -> Any:
+    if isinstance(nested, list):
+        return kind(_mapped(each, kind, leaf) for each in nested)
+    return leaf(nested)
 
 
 def _nested(item: list[int], value: Any) -> Any:
