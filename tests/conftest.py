@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import compileall
 import ctypes
 import gc
 import os
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -28,6 +31,12 @@ def quick_collections() -> Iterator[None]:
     yield
     gc.collect()
     gc.freeze()
+
+
+def pytest_configure() -> None:
+    """Compile the package once, where each process that a test starts would do so for itself."""
+    if sys.dont_write_bytecode:
+        compileall.compile_dir(Path(__file__).parents[1] / "gpufeed", quiet=2)
 
 
 def pytest_collection_finish() -> None:

@@ -28,6 +28,10 @@ __all__ = ["Process", "Worker", "cannot_start", "end_all"]
 _ENVIRONMENT = {"OPENBLAS_THREAD_TIMEOUT": "4"}
 _ROOT = str(Path(__file__).parents[2])
 
+# Those that nobody has released: of a pass that is collected as part of a cycle, they would come to
+# their own finalizers before it comes to the one that ends them.
+_kept: set[Process] = set()
+
 
 class Process:
     """One worker process, from outside; it starts at once, and waits for `Worker.begin`.
@@ -54,6 +58,7 @@ class Process:
             undo.pop_all()
             theirs.close()
         self.pid = self._popen.pid
+        _kept.add(self)
 
     def is_usable(self) -> bool:
         """Whether it goes on, and would be the same if it were started now."""
@@ -95,6 +100,7 @@ class Process:
 
     def release(self) -> None:
         """Close what is left; idempotent."""
+        _kept.discard(self)
         self._control.close()
         if self._pidfd >= 0:
             pidfd, self._pidfd = self._pidfd, -1

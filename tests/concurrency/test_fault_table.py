@@ -2,10 +2,10 @@
 
 The rows are faults at sample `AT`, the columns are stages, and every cell is looked at by one who
 takes all there is. Those who leave early are told apart from it by what they leave: a stage in the
-middle of its work, one that will never return, and one that has failed already.
+middle of its work, one that will never return, and one that has failed already. The cells of a row
+are looked at side by side: what takes long is to start processes.
 
-That no thread, process or shared memory is left is asserted after every test (`support.leaks`);
-file descriptors are counted here.
+That no thread, process, shared memory or descriptor is left is asserted after every test.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import re
 import signal
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
+from support.at_once import at_once
 from support.readers import BrokenError, taken_until
 
 from gpufeed import reader as rd
@@ -27,7 +27,7 @@ from gpufeed.errors import ReaderTimeout, WorkerDied
 
 AT = 3
 NUM = 6
-HUGE = 12_000_000
+HUGE = 5_000_000
 
 
 def raises():
@@ -130,30 +130,20 @@ def before(stage: str) -> list[int]:
     return BEFORE.get(stage, list(range(AT)))
 
 
-@pytest.fixture(autouse=True)
-def no_descriptors():
-    folder = Path("/proc/self/fd")
-    if not folder.is_dir():
-        yield
-        return
-    gc.collect()
-    before = len(list(folder.iterdir()))
-    yield
-    gc.collect()
-    assert len(list(folder.iterdir())) <= before
+def test_it_raises():
+    def check(stage):
+        taken, error = taken_until(ALL[stage](raises))
+        assert sorted(set(taken) & set(range(AT))) == list(range(AT))
+        if "xmap" not in stage or "ordered" in stage:
+            assert taken == before(stage)
+        assert type(error) is BrokenError
+        assert error.args == (AT,)
+        if stage in IN_PROCESSES:
+            (note,) = error.__notes__
+            told = rf"raised in process \d+, at sample {AT}:\n.*in raises\n"
+            assert re.search(told, note, re.DOTALL)
 
-
-@pytest.mark.parametrize("stage", ALL)
-def test_it_raises(stage):
-    taken, error = taken_until(ALL[stage](raises))
-    assert sorted(set(taken) & set(range(AT))) == list(range(AT))
-    if "xmap" not in stage or "ordered" in stage:
-        assert taken == before(stage)
-    assert type(error) is BrokenError
-    assert error.args == (AT,)
-    if stage in IN_PROCESSES:
-        (note,) = error.__notes__
-        assert re.search(rf"raised in process \d+, at sample {AT}:\n.*in raises\n", note, re.DOTALL)
+    at_once(check, zip(ALL))
 
 
 DEATHS = [
@@ -165,51 +155,53 @@ DEATHS = [
 ONE_OF_EACH = ["xmap ordered", "isolate"]
 
 
-@pytest.mark.parametrize(
-    ("stage", "fault", "how"),
-    [
-        (stage, *death)
-        for death in DEATHS
-        for stage in (IN_PROCESSES if death[0] is is_killed else ONE_OF_EACH)
-    ],
-)
-def test_its_process_dies(stage, fault, how):
-    begin = time.monotonic()
-    taken, error = taken_until(ALL[stage](fault))
-    assert sorted(set(taken) & set(range(AT))) == list(range(AT))
-    if "xmap" not in stage or "ordered" in stage:
-        assert taken == before(stage)
-    assert type(error) is WorkerDied
-    name = stage.partition(" ")[0].rstrip(",").replace("xmap", "xmap_readers")
-    assert re.fullmatch(rf"{name}: worker \d+ {how}, at sample {AT}", str(error))
-    assert time.monotonic() - begin < 20  # what matters is that it is no timeout that tells
+@pytest.mark.parametrize(("fault", "how"), DEATHS)
+def test_its_process_dies(fault, how):
+    def check(stage):
+        begin = time.monotonic()
+        taken, error = taken_until(ALL[stage](fault))
+        assert sorted(set(taken) & set(range(AT))) == list(range(AT))
+        if "xmap" not in stage or "ordered" in stage:
+            assert taken == before(stage)
+        assert type(error) is WorkerDied
+        name = stage.partition(" ")[0].rstrip(",").replace("xmap", "xmap_readers")
+        assert re.fullmatch(rf"{name}: worker \d+ {how}, at sample {AT}", str(error))
+        assert time.monotonic() - begin < 20  # what matters is that it is no timeout that tells
+
+    at_once(check, zip(IN_PROCESSES if fault is is_killed else ONE_OF_EACH))
 
 
-@pytest.mark.parametrize("stage", IN_PROCESSES)
-def test_it_never_returns_with_a_timeout(stage):
-    samples = ALL[stage](never_returns, timeout_s=0.3)()
-    taken, error = taken_until(samples)
-    assert set(before(stage)) <= set(taken)
-    assert type(error) is ReaderTimeout
-    assert re.search(rf"no sample arrived in 0.3 s; .*worker \d+ is at sample {AT}", str(error))
+def test_it_never_returns_with_a_timeout():
+    def check(stage):
+        samples = ALL[stage](never_returns, timeout_s=0.5)()
+        taken, error = taken_until(samples)
+        assert set(before(stage)) <= set(taken)
+        assert type(error) is ReaderTimeout
+        assert re.search(rf"no sample arrived in 0.5 s; .*worker \d+ is at sample {AT}", str(error))
+
+    at_once(check, zip(IN_PROCESSES))
 
 
-@pytest.mark.parametrize("stage", ALL)
-def test_a_huge_sample_and_none_are_samples(stage):
-    taken = list(ALL[stage]({AT: is_huge, AT + 1: is_none}))
-    (huge,) = (sample for sample in taken if isinstance(sample, np.ndarray))
-    assert huge.nbytes == HUGE * 4
-    assert huge[0] == huge[-1] == 1.5
-    assert sum(sample is None for sample in taken) == 1
-    assert len(taken) == (2 * NUM if stage in BEFORE else NUM)
+def test_a_huge_sample_and_none_are_samples():
+    def check(stage):
+        taken = list(ALL[stage]({AT: is_huge, AT + 1: is_none}))
+        (huge,) = (sample for sample in taken if isinstance(sample, np.ndarray))
+        assert huge.nbytes == HUGE * 4
+        assert huge[0] == huge[-1] == 1.5
+        assert sum(sample is None for sample in taken) == 1
+        assert len(taken) == (2 * NUM if stage in BEFORE else NUM)
+
+    at_once(check, zip(ALL))
 
 
-@pytest.mark.parametrize("stage", IN_PROCESSES)
-def test_what_is_no_sample_for_another_process(stage):
-    taken, error = taken_until(ALL[stage](is_no_sample))
-    assert set(before(stage)) <= set(taken)
-    with pytest.raises(RuntimeError, match=f"sample {AT} must be picklable .* got a lock"):
-        raise error
+def test_what_is_no_sample_for_another_process():
+    def check(stage):
+        taken, error = taken_until(ALL[stage](is_no_sample))
+        assert set(before(stage)) <= set(taken)
+        with pytest.raises(RuntimeError, match=f"sample {AT} must be picklable .* got a lock"):
+            raise error
+
+    at_once(check, zip(IN_PROCESSES))
 
 
 AT_CREATION = {
@@ -222,19 +214,23 @@ AT_CREATION = {
 }
 
 
-@pytest.mark.parametrize("stage", AT_CREATION)
-def test_a_reader_that_fails_when_called(stage):
-    taken, error = taken_until(AT_CREATION[stage](raises))
-    assert taken in ([], [0])
-    assert type(error) is BrokenError
+def test_a_reader_that_fails_when_called():
+    def check(stage):
+        taken, error = taken_until(AT_CREATION[stage](raises))
+        assert taken in ([], [0])
+        assert type(error) is BrokenError
+
+    at_once(check, zip(AT_CREATION))
 
 
-@pytest.mark.parametrize("stage", AT_CREATION)
-def test_a_reader_that_returns_no_iterable(stage):
-    taken, error = taken_until(AT_CREATION[stage](lambda: 5))
-    assert taken in ([], [0])
-    with pytest.raises(TypeError, match=r"lambda> must return an iterable of samples, got 5"):
-        raise error
+def test_a_reader_that_returns_no_iterable():
+    def check(stage):
+        taken, error = taken_until(AT_CREATION[stage](lambda: 5))
+        assert taken in ([], [0])
+        with pytest.raises(TypeError, match=r"lambda> must return an iterable of samples, got 5"):
+            raise error
+
+    at_once(check, zip(AT_CREATION))
 
 
 def leave_by_break(samples):
@@ -264,28 +260,29 @@ def leave_to_the_collector(samples):
 LEAVING = [leave_by_break, leave_by_error, leave_to_the_collector]
 
 
-@pytest.mark.parametrize(
-    ("stage", "leave"),
-    [
-        (stage, leave)
-        for leave in LEAVING
-        for stage in (IN_PROCESSES if leave is leave_by_break else ONE_OF_EACH)
-    ],
-)
-def test_leaving_one_that_never_returns(stage, leave):
-    leave(ALL[stage](never_returns)())
+@pytest.mark.parametrize("leave", LEAVING)
+def test_leaving_one_that_never_returns(leave):
+    def check(stage):
+        leave(ALL[stage](never_returns)())
+
+    at_once(check, zip(IN_PROCESSES if leave is leave_by_break else ONE_OF_EACH))
 
 
 @pytest.mark.parametrize("leave", LEAVING)
 @pytest.mark.parametrize("fault", [is_none, raises])
-@pytest.mark.parametrize("stage", [*IN_PLACE, *ON_THREADS, "isolate"])
-def test_leaving_early(stage, fault, leave):
-    leave(ALL[stage](fault)())
+def test_leaving_early(fault, leave):
+    def check(stage):
+        leave(ALL[stage](fault)())
+
+    at_once(check, zip([*IN_PLACE, *ON_THREADS, "isolate"]))
 
 
-@pytest.mark.parametrize("stage", IN_PROCESSES)
-def test_leaving_through_a_stage_on_a_thread(stage):
+def test_leaving_through_a_stage_on_a_thread():
     """What waits for a process on a thread is woken there, and nothing is left to warn of."""
-    samples = rd.buffered(ALL[stage](never_returns), 2)()
-    assert next(samples) in (0, 1, 2)
-    samples.close()
+
+    def check(stage):
+        samples = rd.buffered(ALL[stage](never_returns), 2)()
+        assert next(samples) in (0, 1, 2)
+        samples.close()
+
+    at_once(check, zip(IN_PROCESSES))

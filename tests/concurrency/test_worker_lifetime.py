@@ -9,6 +9,7 @@ import sys
 import textwrap
 
 import pytest
+from support.at_once import at_once
 from support.processes import assert_ends
 
 from gpufeed.reader import isolate
@@ -78,21 +79,19 @@ def run(arguments: list[str], source: str | None = None) -> subprocess.Completed
     )
 
 
-@pytest.mark.parametrize("how", ["script", "stdin", "notebook", "module", "-c"])
-def test_nothing_needs_a_guard(how, tmp_path):
+def test_nothing_needs_a_guard(tmp_path):
     source = SCRIPT + DELIVERS
-    file = tmp_path / "unguarded.py"
-    file.write_text(source)
-    if how == "notebook":
-        file.write_text(NOTEBOOK.format(script=SCRIPT, delivers=DELIVERS))
-    if how == "module":
-        launch = f"import sys, runpy; sys.path.insert(0, {str(tmp_path)!r}); "
-        done = run(["-c", f"{launch}runpy.run_module('unguarded', run_name='__main__')"])
-    elif how == "stdin":
-        done = run(["-"], source)
-    else:
-        done = run(["-c", source] if how == "-c" else [str(file)])
-    assert (done.stdout, done.stderr, done.returncode) == (DELIVERED, "", 0)
+    script, notebook = tmp_path / "unguarded.py", tmp_path / "notebook.py"
+    script.write_text(source)
+    notebook.write_text(NOTEBOOK.format(script=SCRIPT, delivers=DELIVERS))
+    launch = f"import sys, runpy; sys.path.insert(0, {str(tmp_path)!r}); "
+    module = f"{launch}runpy.run_module('unguarded', run_name='__main__')"
+
+    def check(*arguments):
+        done = run(list(arguments), source)
+        assert (done.stdout, done.stderr, done.returncode) == (DELIVERED, "", 0)
+
+    at_once(check, [("-",), ("-c", source), ("-c", module), (script,), (notebook,)])
 
 
 def test_functions_of_modules_that_cannot_be_imported_travel_by_value(tmp_path):
@@ -172,70 +171,64 @@ print(next(stream), flush=True)
 needs_pidfd = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs Linux's pidfd_open")
 
 
+ENDS = [
+    ("", 0, ""),
+    ("raise KeyError('of the loop')", 1, "KeyError: 'of the loop'"),
+    ("sys.exit(5)", 5, ""),
+    ("stream.close()", 0, ""),
+    ("signal.signal(signal.SIGTERM, signal.SIG_DFL); os.kill(os.getpid(), 15)", -15, ""),
+    ("os.kill(os.getpid(), 9)", -9, ""),
+]
+
+
 @needs_pidfd
 @pytest.mark.parametrize("pipeline", PIPELINES)
-@pytest.mark.parametrize(
-    ("ends", "code", "last_line"),
-    [
-        ("", 0, ""),
-        ("raise KeyError('of the loop')", 1, "KeyError: 'of the loop'"),
-        ("sys.exit(5)", 5, ""),
-        ("stream.close()", 0, ""),
-        ("signal.signal(signal.SIGTERM, signal.SIG_DFL); os.kill(os.getpid(), 15)", -15, ""),
-        ("os.kill(os.getpid(), 9)", -9, ""),
-    ],
-    ids=["end", "error", "exit", "close", "SIGTERM", "SIGKILL"],
-)
-def test_however_the_script_ends_its_workers_do(pipeline, ends, code, last_line):
-    done = run(["-c", script_that(ends, pipeline)])
-    assert done.returncode == code
-    lines = done.stderr.strip().splitlines()
-    assert (lines[-1] if lines else "") == last_line
-    assert_ends(int(done.stdout))
+def test_however_the_script_ends_its_workers_do(pipeline):
+    def check(ends, code, last_line):
+        done = run(["-c", script_that(ends, pipeline)])
+        assert done.returncode == code
+        lines = done.stderr.strip().splitlines()
+        assert (lines[-1] if lines else "") == last_line
+        assert_ends(int(done.stdout))
+
+    at_once(check, ENDS)
 
 
 @needs_pidfd
-@pytest.mark.parametrize(
-    "ends", ["", "stream.close()", "os.kill(os.getpid(), 9)"], ids=["end", "close", "SIGKILL"]
-)
 @pytest.mark.parametrize(
     "stage", ["rd.isolate({})", "rd.isolate(rd.buffered({}, 3))", "rd.isolate(rd.isolate({}))"]
 )
-def test_a_quiet_command_ends_with_the_worker_that_waits_for_it(stage, ends):
+def test_a_quiet_command_ends_with_the_worker_that_waits_for_it(stage):
     command = "rd.PipeReader(['sh', '-c', 'echo $$; exec sleep 60'])"
-    done = run(
-        [
-            "-c",
-            f"""
+
+    def check(ends):
+        done = run(
+            [
+                "-c",
+                f"""
 import os
 from gpufeed import reader as rd
 stream = {stage.format(command)}()
 print(next(stream), flush=True)
 {ends}
 """,
-        ]
-    )
-    assert done.stderr == ""
-    assert_ends(int(done.stdout))
+            ]
+        )
+        assert done.stderr == ""
+        assert_ends(int(done.stdout))
+
+    at_once(check, [("",), ("stream.close()",), ("os.kill(os.getpid(), 9)",)])
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot fork")
-@pytest.mark.parametrize(
-    "stage",
-    [
-        "rd.isolate(samples, buffer_size=2)",
-        "rd.buffered(rd.isolate(samples, buffer_size=2), 2)",
-        "rd.xmap_readers(abs, samples, 2, 4, True, processes=True)",
-    ],
-    ids=["isolate", "through a thread", "xmap"],
-)
-def test_a_fork_of_the_process_leaves_its_workers_alone_when_it_ends(stage):
-    done = run(
-        [
-            "-W",
-            "ignore::DeprecationWarning",  # a fork with threads, of later Pythons
-            "-c",
-            f"""
+def test_a_fork_of_the_process_leaves_its_workers_alone_when_it_ends():
+    def check(stage):
+        done = run(
+            [
+                "-W",
+                "ignore::DeprecationWarning",  # a fork with threads, of later Pythons
+                "-c",
+                f"""
 import os, sys
 from gpufeed import reader as rd
 def samples():
@@ -248,9 +241,16 @@ if child == 0:
 _, status = os.waitpid(child, 0)
 print(os.waitstatus_to_exitcode(status), [first, *stream] == list(range(100)))
 """,
-        ]
-    )
-    assert (done.stdout, done.stderr) == ("3 True\n", "")
+            ]
+        )
+        assert (done.stdout, done.stderr) == ("3 True\n", "")
+
+    stages = [
+        "rd.isolate(samples, buffer_size=2)",
+        "rd.buffered(rd.isolate(samples, buffer_size=2), 2)",
+        "rd.xmap_readers(abs, samples, 2, 4, True, processes=True)",
+    ]
+    at_once(check, zip(stages))
 
 
 @needs_pidfd
@@ -302,15 +302,15 @@ logging.basicConfig(format="%(message)s")
 def samples():
     yield (1.0,)
     yield (2.0,)
-    threading.Event().wait(3)
+    threading.Event().wait(1.5)
 feeder = gf.DataFeeder([gf.data("x", [1])], gf.CPUPlace())
-reader = feeder.decorate_reader(gf.batch(gf.reader.isolate(samples), 1), stall_warning_s=1)
+reader = feeder.decorate_reader(gf.batch(gf.reader.isolate(samples), 1), stall_warning_s=0.3)
 print(len(list(reader)))
 """,
         ]
     )
     assert done.stdout == "2\n"
-    assert "decorate_reader: no feed for 1 s" in done.stderr
+    assert "decorate_reader: no feed for 0.3 s" in done.stderr
     assert "isolate: worker " in done.stderr
     assert " is at sample 2" in done.stderr
 

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.at_once import at_once
 from support.readers import counting
 
 from gpufeed import reader as rd
@@ -113,23 +114,26 @@ MAKERS = {
 }
 
 
-@pytest.mark.parametrize("stage", MAKERS)
-def test_every_value_is_data(stage):
+def test_every_value_is_data():
     arrays = [np.zeros(0), np.arange(9), np.arange(100_000.0)[::2], np.full((300, 300), "a")]
-    received = list(MAKERS[stage](lambda: [*VALUES, *arrays]))
-    assert received[: len(VALUES)] == VALUES
-    for array, expected in zip(received[len(VALUES) :], arrays, strict=True):
-        np.testing.assert_array_equal(array, expected)
-        assert array.flags.writeable
+    have_dict = [hasattr(sample, "__dict__") for sample in SLOTS]
 
+    def samples():
+        yield [hasattr(sample, "__dict__") for sample in SLOTS]
+        yield from [*SLOTS, *VALUES, *arrays]
 
-@pytest.mark.parametrize("stage", MAKERS)
-def test_classes_with_slots_keep_them(stage):
-    received = list(MAKERS[stage](lambda: SLOTS))
-    assert received == SLOTS
-    assert [type(sample) for sample in received] == [type(sample) for sample in SLOTS]
-    layouts = list(MAKERS[stage](lambda: [hasattr(sample, "__dict__") for sample in SLOTS]))
-    assert layouts == [hasattr(sample, "__dict__") for sample in SLOTS]
+    def check(make):
+        have_dict_there, *received = make(samples)
+        assert have_dict_there == have_dict
+        with_slots = received[: len(SLOTS)]
+        assert with_slots == SLOTS
+        assert [type(sample) for sample in with_slots] == [type(sample) for sample in SLOTS]
+        assert received[len(SLOTS) : -len(arrays)] == VALUES
+        for array, expected in zip(received[-len(arrays) :], arrays, strict=True):
+            np.testing.assert_array_equal(array, expected)
+            assert array.flags.writeable
+
+    at_once(check, zip(MAKERS.values()))
 
 
 class ShardError(FileNotFoundError):
@@ -142,26 +146,27 @@ def no_shard(sample):
     raise ShardError(sample, shard=7)
 
 
-@pytest.mark.parametrize(
-    "reader",
-    [
+def test_errors_of_the_users_own_are_caught_as_such():
+    def check(reader):
+        with pytest.raises(ShardError, match="no shard 7: 'a/b'") as caught:
+            list(reader)
+        error = caught.value
+        assert (error.shard, error.errno, error.filename) == (7, errno.ENOENT, "a/b")
+        assert "raise ShardError" in error.__notes__[-1]
+
+    readers = [
         rd.isolate(rd.map_readers(no_shard, lambda: ["a/b"])),
         rd.multiprocess_reader([rd.map_readers(no_shard, lambda: ["a/b"])]),
         rd.xmap_readers(no_shard, lambda: ["a/b"], 2, 3, processes=True),
-    ],
-    ids=["isolate", "multiprocess_reader", "xmap"],
-)
-def test_errors_of_the_users_own_are_caught_as_such(reader):
-    with pytest.raises(ShardError, match="no shard 7: 'a/b'") as caught:
-        list(reader)
-    error = caught.value
-    assert (error.shard, error.errno, error.filename) == (7, errno.ENOENT, "a/b")
-    assert "raise ShardError" in error.__notes__[-1]
+    ]
+    at_once(check, zip(readers))
 
 
-@pytest.mark.parametrize("stage", MAKERS)
-def test_nothing_is_nothing(stage):
-    assert list(MAKERS[stage](counting(0))) == []
+def test_nothing_is_nothing():
+    def check(make):
+        assert list(make(counting(0))) == []
+
+    at_once(check, zip(MAKERS.values()))
 
 
 @pytest.mark.parametrize("stage", ["isolate", "multiprocess_reader, ordered"])
@@ -302,12 +307,13 @@ def test_ordered_merge_takes_one_of_each_in_turn_and_resumes_anywhere():
         return rd.multiprocess_reader(readers, order=True, queue_size=8)
 
     expected = in_turn(lengths)
-    assert list(merged()) == expected
+    reader = merged()
+    assert list(reader) == expected
     here = rd.interleave(*(tagged(tag, num) for tag, num in enumerate(lengths)))
     assert list(here) == expected
-    merged().load_state_dict(here.state_dict())
+    reader.load_state_dict(here.state_dict())
     for skip in (4, 11, 99):
-        assert list(merged().open(0, skip)) == expected[skip:]
+        assert list(reader.open(0, skip)) == expected[skip:]
 
 
 @given(st.lists(st.integers(0, 6), max_size=5), st.integers(0, 30))
