@@ -19,8 +19,10 @@ from gpufeed.kernels.checks import VALUE_DTYPES
 
 INDEX_DTYPES = st.sampled_from(["int32", "int64"])
 DTYPES = st.sampled_from(VALUE_DTYPES)
+FAR_OUTSIDE = st.sampled_from([-(2**31), 2**31 - 1])
 FEW = settings(max_examples=20, deadline=None)
 MANY = settings(max_examples=100, deadline=None)
+BESIDE = 256  # bytes of memory on either side of an output, which nothing may touch
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -41,22 +43,38 @@ def sent(argument):
     return numba_cuda.to_device(argument) if isinstance(argument, np.ndarray) else argument
 
 
+def surrounded(out):
+    """Return memory with a copy of ``out`` in its middle."""
+    memory = np.full(out.nbytes + 2 * BESIDE, 0xCD, np.uint8)
+    memory[BESIDE : BESIDE + out.nbytes] = out.reshape(-1).view(np.uint8)
+    return memory
+
+
+def inside(memory, out):
+    """Return what is in the middle of such memory, after a look at what is beside it."""
+    beside = np.concatenate([memory[:BESIDE], memory[BESIDE + out.nbytes :]])
+    assert (beside == 0xCD).all(), "written outside of out"
+    return memory[BESIDE : BESIDE + out.nbytes].view(out.dtype).reshape(out.shape)
+
+
 def on_device(operation, *arguments, **options):
     """Run the CUDA twin on device copies and return what it left in ``out``."""
-    arguments = sent(arguments)
+    *inputs, out = arguments
+    memory = sent(surrounded(out))
+    there = memory[BESIDE : BESIDE + out.nbytes].view(out.dtype).reshape(out.shape)
     options = {name: sent(option) for name, option in options.items()}
-    getattr(cuda, operation)(*arguments, **options)
+    getattr(cuda, operation)(*sent(tuple(inputs)), there, **options)
     fault = options.get("fault")
-    return arguments[-1].copy_to_host(), None if fault is None else fault.copy_to_host()
+    return inside(memory.copy_to_host(), out), None if fault is None else fault.copy_to_host()
 
 
 def on_host(operation, *arguments, twin=cpu, **options):
     *inputs, out = arguments
-    out = out.copy()
+    memory = surrounded(out)
     if "fault" in options:
         options["fault"] = options["fault"].copy()
-    getattr(twin, operation)(*inputs, out, **options)
-    return out, options.get("fault")
+    getattr(twin, operation)(*inputs, inside(memory, out), **options)
+    return inside(memory, out), options.get("fault")
 
 
 def check(twin, operation, *arguments, **options):
@@ -88,7 +106,7 @@ def csr(draw, offsets, dim, *, is_unique=False):
     """Draw the indices of rows: of each row all different, or any, some outside ``[0, dim)``."""
     columns = []
     for length in np.diff(offsets).tolist():
-        some = st.integers(0, dim - 1) if is_unique else st.integers(-1, dim)
+        some = st.integers(0, dim - 1) if is_unique else st.integers(-1, dim) | FAR_OUTSIDE
         columns += draw(st.lists(some, min_size=length, max_size=length, unique=is_unique))
     return np.array(columns, draw(INDEX_DTYPES))
 
