@@ -85,7 +85,7 @@ def warm_up(
         narrow: (values, out) dtypes of `narrow_values`, which runs on the host.
         pad: (values, offsets) dtypes of `pad_rows`, `unpad_rows` and `gather_sequences`; of the
             offsets also `number_rows` and `mask_rows`.
-        unpack: Whether to warm `unpack_fields`, which on a device is one kernel for all dtypes.
+        unpack: Whether to warm `prepare_unpack`, which on a device is one kernel for all dtypes.
         zeros: ``numpy.zeros`` or ``cupy.zeros``: whose kernels to warm, for the current device.
     """
     for index_dtype, value_dtype, out_dtype in densify:
@@ -102,7 +102,8 @@ def warm_up(
     for value_dtype, out_dtype in narrow:
         narrow_values(np.zeros(1, value_dtype), np.zeros(1, out_dtype), np.zeros(1, np.int64))
     if unpack:
-        unpack_fields(zeros(4096, np.uint8), zeros(FAULT_WORDS, np.int64))  # a table of no jobs
+        run = prepare_unpack(zeros(4096, np.uint8), zeros(FAULT_WORDS, np.int64))
+        run(False)  # a table of no jobs
     for value_dtype, index_dtype in pad:
         offsets, rows, padded = (
             zeros(2, index_dtype),

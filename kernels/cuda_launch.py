@@ -7,6 +7,7 @@ long rows out among blocks. All loops stride over the grid, so any grid covers a
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -35,6 +36,9 @@ THREADS_PER_BLOCK = 256
 # One full wave on the largest devices of today; blocks that find no work end at once.
 MIN_BLOCKS = 1024
 MAX_BLOCKS = 65_535
+
+# numba fails where two threads load the same kernel at once, such as a feeder's and its warm-up's.
+_loading = threading.Lock()
 
 
 def _load_overloads() -> None:
@@ -118,13 +122,14 @@ def prepared(kernel: Any, geometry: tuple[int, int], stream: Any | None, *args: 
     try:
         from cuda import core
 
-        found = kernel.compile(tuple(map(kernel.typeof_pyval, args)))
+        with _loading:
+            found = kernel.compile(tuple(map(kernel.typeof_pyval, args)))
+            function = found._codelibrary.get_cufunc().kernel
         words: list[Any] = []
         for kind, value in zip(found.argument_types, args, strict=True):
             found._prepare_args(kind, value, launch.stream, [], words)
         grid, block = geometry
         by_core = core.LaunchConfig(grid=grid, block=block)
-        function = found._codelibrary.get_cufunc().kernel
     except (AttributeError, ImportError):  # of a numba-cuda that launches in another way
         return by_numba
 

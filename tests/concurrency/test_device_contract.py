@@ -236,8 +236,9 @@ class TestStreams:
 
     def test_a_copy_moves_as_many_bytes_as_asked(self, rig):
         stream, memory = rig.stream(), rig.backend.device_memory(NBYTES)
+        source = filled(rig, 2)
         rig.backend.fill(memory, 1, stream)
-        rig.backend.copy_to_device(filled(rig, 2), memory, 1000, stream)
+        rig.backend.copy_to_device(source, memory, 1000, stream)
         seen = rig.read_late(memory, NBYTES, stream)
         stream.synchronize()
         assert (seen[:1000] == 2).all()
@@ -268,9 +269,9 @@ class TestStreams:
 
     def test_a_stream_waits_for_an_event_of_another(self, rig, latch):
         first, second = rig.stream(), rig.stream()
-        memory = rig.backend.device_memory(NBYTES)
+        memory, source = rig.backend.device_memory(NBYTES), filled(rig, 5)
         rig.hold(first, latch)
-        rig.backend.copy_to_device(filled(rig, 5), memory, NBYTES, first)
+        rig.backend.copy_to_device(source, memory, NBYTES, first)
         second.wait(first.record())
         seen = rig.read_late(memory, NBYTES, second)
         done = second.record()
@@ -281,11 +282,12 @@ class TestStreams:
 
     def test_a_stream_waits_for_no_other_by_itself(self, rig, latch):
         first, second = rig.stream(), rig.stream()
+        memory, source = rig.backend.device_memory(NBYTES), filled(rig, 6)
         rig.hold(first, latch)
-        memory = rig.backend.device_memory(NBYTES)
-        rig.backend.copy_to_device(filled(rig, 6), memory, NBYTES, second)
+        rig.backend.copy_to_device(source, memory, NBYTES, second)
         second.synchronize()
         assert not first.record().query()
+        latch.set()  # before memory is freed, which waits for the whole device
 
     def test_a_wait_holds_only_what_comes_after_it(self, rig, latch):
         first, second = rig.stream(), rig.stream()
@@ -300,6 +302,7 @@ class TestStreams:
         stream, memory = rig.stream(), rig.backend.device_memory(NBYTES)
         array = rig.backend.view(memory, Owner(memory))
         source = filled(rig, 7)
+        stream.call(lambda: array.__iadd__(1))  # a kernel's first launch may wait for the device
         rig.hold(stream, latch)
         rig.backend.copy_to_device(source, memory, NBYTES, stream)
         stream.call(lambda: array.__iadd__(1))

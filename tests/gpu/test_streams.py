@@ -53,6 +53,14 @@ def sums(num=STEPS):
     return [int(sum(row.sum() for row, _ in batch(number))) for number in range(num)]
 
 
+def values(results):
+    """Return results as numbers, once all streams are done, also those that wait for no other."""
+    from cupy.cuda import runtime
+
+    runtime.deviceSynchronize()
+    return [int(each) for each in results]
+
+
 def large(number):
     """Return a batch whose copy takes a while: 8 MB of one value."""
     return [(np.full(1 << 18, number), number)] * 4
@@ -63,7 +71,7 @@ class TestConsumers:
 
     def read(self, xp_sum, **options):
         reader = make_feeder(PLACE).decorate_reader(make_reader(STEPS), **options)
-        return [int(each) for each in [xp_sum(feed["ids"].data) for feed in reader]]
+        return values([xp_sum(feed["ids"].data) for feed in reader])
 
     @pytest.mark.parametrize("prefetch", [0, 1, 3])
     def test_on_the_default_stream(self, cupy, prefetch):
@@ -94,7 +102,7 @@ class TestConsumers:
                 seen.append(feed["ids"].to_torch().sum())
                 feed["ids"].record_stream(side)
             del feed
-        assert [int(each) for each in seen] == sums()
+        assert values(seen) == sums()
 
     def test_on_a_stream_that_is_recorded(self, cupy):
         side, seen = cupy.cuda.Stream(non_blocking=True), []
@@ -103,7 +111,7 @@ class TestConsumers:
             with side:
                 seen.append(feed["ids"].data.sum())
             feed["ids"].record_stream(side)
-        assert [int(each) for each in seen] == sums()
+        assert values(seen) == sums()
 
     @pytest.mark.parametrize("prefetch", [0, 2])
     def test_of_a_place_that_repeats(self, cupy, prefetch):
@@ -111,7 +119,7 @@ class TestConsumers:
             make_reader(STEPS), multi_devices=True, prefetch=prefetch
         )
         seen = [feed["ids"].data.sum() for feeds in reader for feed in feeds]
-        assert [int(each) for each in seen] == sums()
+        assert values(seen) == sums()
 
     def test_of_every_device_there_is(self, cupy):
         places = [CUDAPlace(n) for n in range(cupy.cuda.runtime.getDeviceCount())]
@@ -139,6 +147,7 @@ class TestOverlap:
         )
         for _ in reader:
             pass
+        del _  # or its slab is one that cannot be made anew
         make_all_slabs(reader, prefetch, 9 << 20)
         (staging,) = reader._pool._all
         feeds = reader()
@@ -178,12 +187,12 @@ class TestLifetime:
         for number, address in enumerate(addresses):  # and a look behind the stream's back
             self.copy(address, seen[most + number], side)
         side.synchronize()
-        untouched = [self.values(memory) for memory in seen[most:]]
+        untouched = [self.label(memory) for memory in seen[most:]]
         assert untouched == [[number] * 4 for number in range(most)]
         assert num_device_slabs(reader) == made
         latch.set()
         stream.synchronize()
-        assert [self.values(memory) for memory in seen[:most]] == untouched
+        assert [self.label(memory) for memory in seen[:most]] == untouched
         feeds.close()
         gc.collect()
 
@@ -197,7 +206,7 @@ class TestLifetime:
 
         runtime.memcpyAsync(memory.ptr, address, 32, runtime.memcpyDeviceToHost, stream.raw.ptr)
 
-    def values(self, memory):
+    def label(self, memory):
         import cupy
 
         pointer = cupy.cuda.PinnedMemoryPointer(memory, 0)

@@ -29,9 +29,12 @@ class Kernel:
         self.compiled.append(signature)
         found = SimpleNamespace(argument_types=signature, _prepare_args=self.prepare_args)
         if self.entry is not None:
-            cufunc = SimpleNamespace(kernel=self.entry)
-            found._codelibrary = SimpleNamespace(get_cufunc=lambda: cufunc)
+            found._codelibrary = SimpleNamespace(get_cufunc=self.load)
         return found
+
+    def load(self):
+        assert cuda_launch._loading.locked()  # as numba fails if two threads are here at once
+        return SimpleNamespace(kernel=self.entry)
 
     def prepare_args(self, kind, value, stream, retr, words):
         words += [len(value), value[0]] if kind is tuple else [value]
