@@ -244,7 +244,7 @@ def test_an_index_that_would_not_survive_the_way_is_found_on_the_host(index):
     whole = ColumnarBatch({"seen": LoDTensor([1, index], lod=[[0, 1, 2]])})
     for samples in ([([1],), ([index],)], [(np.array([1]),), (np.array([index]),)], whole):
         with pytest.raises(FieldError, match=rf"sample 1: .* got {index}"):
-            feeder.feed(samples)
+            list(feeder.decorate_reader([samples].copy))
 
 
 def test_the_option_is_checked():
