@@ -4,6 +4,7 @@ Put ``gpufeed.compat.`` in front of ``paddle`` in a script's import lines, and c
 
     import paddle                        import gpufeed.compat.paddle as paddle
     import paddle.v2 as paddle           import gpufeed.compat.paddle.v2 as paddle
+    import paddle.v2.fluid as fluid      import gpufeed.compat.paddle.v2.fluid as fluid
     import paddle.fluid as fluid         import gpufeed.compat.paddle.fluid as fluid
     from paddle.fluid import core        from gpufeed.compat.paddle.fluid import core
     from paddle.trainer.PyDataProvider2 import *
@@ -21,8 +22,9 @@ Put ``gpufeed.compat.`` in front of ``paddle`` in a script's import lines, and c
 
 What is here are names and orders of arguments; what they do is done in the rest of gpufeed, and
 where the two mean different things by default the docstring here says so. There are no network
-layers, optimizers or trainers. Of what is repaired in the rest of gpufeed nothing is undone: errors
-arrive, nothing hangs, data is not lost.
+layers, optimizers or trainers; what scripts say only to these (strategies, scopes) is taken, and
+changes nothing. Of what is repaired in the rest of gpufeed nothing is undone: errors arrive,
+nothing hangs, data is not lost.
 """
 
 from __future__ import annotations
