@@ -10,8 +10,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 from numba import cuda
 
+from gpufeed.kernels import cuda_launch
 from gpufeed.kernels.cuda_densify import densify_rows
 from gpufeed.kernels.cuda_launch import (
     Array,
@@ -20,6 +22,18 @@ from gpufeed.kernels.cuda_launch import (
     compiled,
     flat_launch,
     grid_and_block,
+    inlined,
+)
+from gpufeed.kernels.cuda_runs import (
+    LOADS,
+    copy_words,
+    count_channels,
+    divided,
+    expand_bits,
+    fill_words,
+    load_run,
+    run_of,
+    store_run,
 )
 from gpufeed.kernels.cuda_unpack import unpack_fields
 from gpufeed.kernels.words import arithmetic_dtype, as_words, limits, word_of
@@ -39,6 +53,13 @@ __all__ = [
 ]
 
 
+@inlined
+def _run_in_row() -> tuple[int, int]:
+    """Return the first run of a thread in each of its rows, and the step to the next one."""
+    x = cuda.blockIdx.y * cuda.blockDim.x + cuda.threadIdx.x
+    return run_of(x), cuda.gridDim.y * cuda.blockDim.x * LOADS
+
+
 @compiled
 def _pad(
     values: Array,
@@ -47,131 +68,162 @@ def _pad(
     pad_word: Any,
     pads_left: bool,
     keeps_end: bool,
+    row_width: int,
     out: Array,
 ) -> None:
-    rows, row_width = out.shape
-    left = cuda.blockIdx.y * cuda.blockDim.x + cuda.threadIdx.x
-    across = cuda.gridDim.y * cuda.blockDim.x
-    down = cuda.gridDim.x * cuda.blockDim.y
-    for row in range(cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y, rows, down):
+    first, step = _run_in_row()
+    row = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
+    while row < offsets.size - 1:
         start, end = offsets[row] * width, offsets[row + 1] * width
-        length = min(end - start, row_width)
-        if keeps_end:
-            start = end - length
-        begins = row_width - length if pads_left else 0
-        for j in range(left, row_width, across):
-            out[row, j] = values[start + j - begins] if 0 <= j - begins < length else pad_word
+        length = max(0, min(end - start, row_width))
+        begin, num_pads = row * row_width, row_width - length
+        fill_words(out, begin + (0 if pads_left else length), num_pads, pad_word, first, step)
+        copy_words(
+            values,
+            end - length if keeps_end else start,
+            out,
+            begin + (num_pads if pads_left else 0),
+            length,
+            first,
+            step,
+        )
+        row += cuda.gridDim.x * cuda.blockDim.y
 
 
 @compiled
-def _unpad(padded: Array, offsets: Array, width: int, pads_left: bool, out: Array) -> None:
-    rows, row_width = padded.shape
-    left = cuda.blockIdx.y * cuda.blockDim.x + cuda.threadIdx.x
-    across = cuda.gridDim.y * cuda.blockDim.x
-    down = cuda.gridDim.x * cuda.blockDim.y
-    for row in range(cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y, rows, down):
+def _unpad(
+    padded: Array, offsets: Array, width: int, pads_left: bool, row_width: int, out: Array
+) -> None:
+    first, step = _run_in_row()
+    row = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
+    while row < offsets.size - 1:
         start = offsets[row] * width
         length = min(offsets[row + 1] * width - start, row_width)
-        begins = row_width - length if pads_left else 0
-        for j in range(left, length, across):
-            out[start + j] = padded[row, begins + j]
+        begin = row * row_width + (row_width - length if pads_left else 0)
+        copy_words(padded, begin, out, start, length, first, step)
+        row += cuda.gridDim.x * cuda.blockDim.y
 
 
 @compiled
 def _gather(
-    values: Array,
-    offsets: Array,
-    sequences: Array,
-    new_offsets: Array,
-    width: int,
-    is_reversed: bool,
-    out: Array,
+    values: Array, offsets: Array, sequences: Array, new_offsets: Array, width: int, out: Array
 ) -> None:
-    left = cuda.blockIdx.y * cuda.blockDim.x + cuda.threadIdx.x
-    across = cuda.gridDim.y * cuda.blockDim.x
-    down = cuda.gridDim.x * cuda.blockDim.y
-    begin = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
-    for i in range(begin, sequences.size, down):
-        start, target = offsets[sequences[i]] * width, new_offsets[i] * width
-        length = new_offsets[i + 1] * width - target
-        for j in range(left, length, across):
-            from_start = j
-            if is_reversed:
-                from_start = length - width - j + 2 * (j % width)
-            out[target + j] = values[start + from_start]
+    first, step = _run_in_row()
+    i = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
+    while i < sequences.size:
+        start, begin = offsets[sequences[i]] * width, new_offsets[i] * width
+        copy_words(values, start, out, begin, new_offsets[i + 1] * width - begin, first, step)
+        i += cuda.gridDim.x * cuda.blockDim.y
+
+
+@compiled
+def _gather_reversed(
+    values: Array, offsets: Array, sequences: Array, new_offsets: Array, width: int, out: Array
+) -> None:
+    i = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
+    while i < sequences.size:
+        start, begin = offsets[sequences[i]] * width, new_offsets[i] * width
+        last = new_offsets[i + 1] * width - begin - width
+        j = cuda.blockIdx.y * cuda.blockDim.x + cuda.threadIdx.x
+        while j < last + width:
+            row = divided(j, width) * width
+            out[np.uint64(begin + j)] = values[np.uint64(start + last - row + (j - row))]
+            j += cuda.gridDim.y * cuda.blockDim.x
+        i += cuda.gridDim.x * cuda.blockDim.y
 
 
 @compiled
 def _number(offsets: Array, restarts: bool, out: Array) -> None:
-    left = cuda.blockIdx.y * cuda.blockDim.x + cuda.threadIdx.x
-    across = cuda.gridDim.y * cuda.blockDim.x
-    down = cuda.gridDim.x * cuda.blockDim.y
-    begin = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
-    for i in range(begin, offsets.size - 1, down):
-        start = offsets[i]
-        for j in range(left, offsets[i + 1] - start, across):
-            out[start + j] = j if restarts else i
+    i = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
+    while i < offsets.size - 1:
+        start, end = offsets[i], offsets[i + 1]
+        j = cuda.blockIdx.y * cuda.blockDim.x + cuda.threadIdx.x
+        while j < end - start:
+            out[np.uint64(start + j)] = j if restarts else i
+            j += cuda.gridDim.y * cuda.blockDim.x
+        i += cuda.gridDim.x * cuda.blockDim.y
 
 
 @compiled
-def _mask(offsets: Array, pads_left: bool, out: Array) -> None:
-    rows, width = out.shape
-    left = cuda.blockIdx.y * cuda.blockDim.x + cuda.threadIdx.x
-    across = cuda.gridDim.y * cuda.blockDim.x
-    down = cuda.gridDim.x * cuda.blockDim.y
-    for row in range(cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y, rows, down):
-        length = min(offsets[row + 1] - offsets[row], width)
-        begins = width - length if pads_left else 0
-        for j in range(left, width, across):
-            out[row, j] = 0 <= j - begins < length
+def _mask(offsets: Array, pads_left: bool, row_width: int, out: Array) -> None:
+    first, step = _run_in_row()
+    row = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
+    while row < offsets.size - 1:
+        length = max(0, min(offsets[row + 1] - offsets[row], row_width))
+        begin, num_pads = row * row_width, row_width - length
+        fill_words(out, begin + (0 if pads_left else length), num_pads, False, first, step)
+        fill_words(out, begin + (num_pads if pads_left else 0), length, True, first, step)
+        row += cuda.gridDim.x * cuda.blockDim.y
 
 
 @compiled
 def _cast(values: Array, out: Array) -> None:
-    for i in range(cuda.grid(1), out.size, cuda.gridsize(1)):
-        out[i] = out.dtype.type(values[i])
+    held = cuda.local.array(LOADS, values.dtype)
+    first = run_of(cuda.grid(1))
+    while first < out.size:
+        left = min(out.size - first, cuda_launch.WARP * LOADS)
+        load_run(values, first, left, held)
+        store_run(held, out, first, left)
+        first += cuda.gridsize(1) * LOADS
 
 
 @compiled
 def _scale(values: Array, scale: Any, shift: Any, out: Array) -> None:
+    held = cuda.local.array(LOADS, out.dtype)
     cast = out.dtype.type
-    for i in range(cuda.grid(1), out.size, cuda.gridsize(1)):
-        out[i] = cast(cast(cast(values[i]) * scale) + shift)
+    first = run_of(cuda.grid(1))
+    while first < out.size:
+        left = min(out.size - first, cuda_launch.WARP * LOADS)
+        load_run(values, first, left, held)
+        for k in range(LOADS):
+            held[k] = cast(cast(held[k] * scale) + shift)
+        store_run(held, out, first, left)
+        first += cuda.gridsize(1) * LOADS
 
 
 @compiled
 def _scale_channels(
     values: Array, scale: Array, shift: Array, zero: Any, num_inner: int, out: Array
 ) -> None:
+    held, channels = cuda.local.array(LOADS, out.dtype), cuda.local.array(LOADS, np.int64)
     cast = out.dtype.type
-    for i in range(cuda.grid(1), out.size, cuda.gridsize(1)):
-        c = i // num_inner % scale.size
-        # Factor and term are rounded to out's dtype too, but calculated with in that of `zero`.
-        product = cast(cast(values[i]) * (zero + cast(scale[c])))
-        out[i] = cast(product + (zero + cast(shift[c])))
+    first = run_of(cuda.grid(1))
+    while first < out.size:
+        left = min(out.size - first, cuda_launch.WARP * LOADS)
+        load_run(values, first, left, held)
+        count_channels(first, num_inner, scale.size, channels)
+        for k in range(LOADS):
+            c = np.uint64(channels[k])
+            # Factor and term are rounded to out's dtype too, but calculated with in that of `zero`.
+            product = cast(held[k] * (zero + cast(scale[c])))
+            held[k] = cast(product + (zero + cast(shift[c])))
+        store_run(held, out, first, left)
+        first += cuda.gridsize(1) * LOADS
 
 
 @compiled
 def _narrow(values: Array, low: Any, high: Any, keeps_nan: bool, out: Array, fault: Array) -> None:
     cast, back = out.dtype.type, values.dtype.type
-    for i in range(cuda.grid(1), out.size, cuda.gridsize(1)):
-        value = values[i]
+    i = cuda.grid(1)
+    while i < out.size:
+        at = np.uint64(i)
+        i += cuda.gridsize(1)
+        value = values[at]
         if keeps_nan and value != value:
-            out[i] = cast(value)
+            out[at] = cast(value)
             continue
         if not low <= value <= high:
             fault[0] = 1
             continue
-        out[i] = cast(value)
-        again = back(out[i])
+        out[at] = cast(value)
+        again = back(out[at])
         if again != value or math.copysign(1.0, again) != math.copysign(1.0, value):
             fault[0] = 1
 
 
 @compiled
 def _unpack_bits(packed: Array, out: Array) -> None:
-    for i in range(cuda.grid(1), out.size, cuda.gridsize(1)):
-        out[i] = (packed[i >> 3] >> (i & 7)) & 1
+    expand_bits(packed, 0, out, 0, out.size, run_of(cuda.grid(1)), cuda.gridsize(1) * LOADS)
 
 
 def pad_rows(
@@ -188,8 +240,8 @@ def pad_rows(
     if not out.size:
         return
     width = math.prod(values.shape[1:])
-    rows, row_width = out.shape[0], out.shape[1] * width
-    grid, block = grid_and_block(rows, row_width)
+    row_width = out.shape[1] * width
+    grid, block = grid_and_block(out.shape[0], -(-row_width // LOADS))
     _pad[grid, block, as_numba_stream(stream)](
         as_words(values, values.size),
         offsets,
@@ -197,7 +249,8 @@ def pad_rows(
         word_of(pad_value, out.dtype),
         pads_left,
         keeps_end,
-        as_words(out, rows, row_width),
+        row_width,
+        as_words(out, out.size),
     )
 
 
@@ -213,10 +266,11 @@ def unpad_rows(
     if not padded.size:
         return
     width = math.prod(out.shape[1:])
-    rows, row_width = padded.shape[0], padded.shape[1] * width
-    grid, block = grid_and_block(rows, row_width)
+    row_width = padded.shape[1] * width
+    grid, block = grid_and_block(padded.shape[0], -(-row_width // LOADS))
+    words, out_words = as_words(padded, padded.size), as_words(out, out.size)
     _unpad[grid, block, as_numba_stream(stream)](
-        as_words(padded, rows, row_width), offsets, width, pads_left, as_words(out, out.size)
+        words, offsets, width, pads_left, row_width, out_words
     )
 
 
@@ -235,10 +289,11 @@ def gather_sequences(
         return
     width = math.prod(values.shape[1:])
     # The lengths are on the device; the grid is made for sequences that are about equally long.
-    grid, block = grid_and_block(sequences.size, -(-out.size // sequences.size))
+    at_once, kernel = (1, _gather_reversed) if is_reversed else (LOADS, _gather)
+    grid, block = grid_and_block(sequences.size, -(-out.size // (sequences.size * at_once)))
     words, out_words = as_words(values, values.size), as_words(out, out.size)
-    _gather[grid, block, as_numba_stream(stream)](
-        words, offsets, sequences, new_offsets, width, is_reversed, out_words
+    kernel[grid, block, as_numba_stream(stream)](
+        words, offsets, sequences, new_offsets, width, out_words
     )
 
 
@@ -257,8 +312,10 @@ def mask_rows(
 ) -> None:
     """Tell which cells of padded rows hold values: ``out[i, j] = j < n``."""
     if out.size:
-        grid, block = grid_and_block(*out.shape)
-        _mask[grid, block, as_numba_stream(stream)](offsets, pads_left, out)
+        rows, row_width = out.shape
+        grid, block = grid_and_block(rows, -(-row_width // LOADS))
+        flat = out.reshape(out.size)
+        _mask[grid, block, as_numba_stream(stream)](offsets, pads_left, row_width, flat)
 
 
 def convert_values(

@@ -76,7 +76,7 @@ def callable_from_kernels(function: Callable[..., Any]) -> Any:
     return cuda.jit(device=True)(function)
 
 
-def inlined(function: Callable[..., None]) -> Any:
+def inlined(function: Callable[..., Any]) -> Any:
     """Make a function a part of the kernels that call it, whatever device they are for."""
     return cuda.jit(device=True, inline="always")(function)
 

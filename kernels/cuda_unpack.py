@@ -1,10 +1,7 @@
 """All the jobs of a batch in one launch on the device (`gpufeed.kernels.jobs` has the table).
 
 Every block looks at every job, and does its share of it: jobs are few, and a block without a share
-goes on at once. Which dtype a job has is a question that all threads answer alike, so that asking
-it for each element costs little beside the memory that is waited for.
-
-The slab is seen as eight arrays, one a dtype; a job's byte is the same in all of them.
+goes on at once.
 """
 
 from __future__ import annotations
@@ -15,15 +12,38 @@ from typing import Any
 import numpy as np
 from numba import cuda
 
+from gpufeed.kernels.cuda_convert import convert
+from gpufeed.kernels.cuda_densify import LARGEST_TILE_NBYTES, row_of, tile_size
 from gpufeed.kernels.cuda_launch import (
     Array,
     callable_from_kernels,
     compiled,
     flat_launch,
+    inlined,
     prepared,
 )
+from gpufeed.kernels.cuda_runs import (
+    LOADS,
+    divided,
+    expand_bits,
+    fill_words,
+    run_of,
+)
+from gpufeed.kernels.cuda_slab import (
+    I32,
+    I64,
+    U8,
+    Memory,
+    add_alone,
+    add_atomically,
+    is_atomic,
+    one_of,
+    seen_as_all,
+    set_word,
+    shift_of,
+    word,
+)
 from gpufeed.kernels.jobs import (
-    BOOL,
     CONVERT,
     DENSIFY,
     DIM,
@@ -34,162 +54,28 @@ from gpufeed.kernels.jobs import (
     FAULT_ROW,
     FIELD,
     FIRST,
-    FLOAT16,
-    FLOAT32,
-    FLOAT64,
     INDEX_TYPE,
-    INDICES,
-    INT8,
-    INT16,
     INT32,
-    INT64,
     IS_NOTED,
     KIND,
     NONE,
-    NUM_CHANNELS,
-    NUM_INNER,
     NUM_JOBS,
     NUM_LATE,
     NUM_WORDS,
     NUMBER,
     OFFSETS,
-    OLD_INDICES,
     OLD_OFFSETS,
     OLD_TYPE,
     OUT,
     OUT_TYPE,
-    SCALE,
-    SHIFT,
     SIZE,
     SOURCE,
-    SOURCE_TYPE,
     UNPACK_BITS,
 )
 
 __all__ = ["prepare_unpack", "unpack_fields"]
 
-Memory = tuple[Array, ...]
-# Where in `Memory` each dtype is.
-U8, I8, I16, I32, I64, F16, F32, F64 = range(8)
-
-
-@callable_from_kernels
-def _whole(memory: Memory, code: int, start: int, i: int) -> Any:
-    """Return element ``i`` of an array of whole numbers or truth values."""
-    if code == INT32:
-        return np.int64(memory[I32][(start >> 2) + i])
-    if code == INT64:
-        return np.int64(memory[I64][(start >> 3) + i])
-    if code == INT16:
-        return np.int64(memory[I16][(start >> 1) + i])
-    if code == INT8:
-        return np.int64(memory[I8][start + i])
-    return np.int64(memory[U8][start + i])
-
-
-@callable_from_kernels
-def _real(memory: Memory, code: int, start: int, i: int) -> Any:
-    """Return element ``i`` of an array of floating-point numbers."""
-    if code == FLOAT32:
-        return np.float64(memory[F32][(start >> 2) + i])
-    if code == FLOAT16:
-        return np.float64(np.float32(memory[F16][(start >> 1) + i]))
-    return np.float64(memory[F64][(start >> 3) + i])
-
-
-@callable_from_kernels
-def _set_whole(memory: Memory, code: int, start: int, i: int, value: Any) -> None:
-    if code == INT64:
-        memory[I64][(start >> 3) + i] = value
-    elif code == INT32:
-        memory[I32][(start >> 2) + i] = np.int32(value)
-    elif code == INT16:
-        memory[I16][(start >> 1) + i] = np.int16(value)
-    elif code == INT8:
-        memory[I8][start + i] = np.int8(value)
-    else:
-        memory[U8][start + i] = np.uint8(value)
-
-
-@callable_from_kernels
-def _set_real(memory: Memory, code: int, start: int, i: int, value: Any) -> None:
-    if code == FLOAT32:
-        memory[F32][(start >> 2) + i] = np.float32(value)
-    elif code == FLOAT16:
-        memory[F16][(start >> 1) + i] = np.float16(value)
-    else:
-        memory[F64][(start >> 3) + i] = value
-
-
-@callable_from_kernels
-def _is_real(code: int) -> bool:
-    return code in (FLOAT32, FLOAT16, FLOAT64)
-
-
-@callable_from_kernels
-def _double(memory: Memory, code: int, start: int, i: int) -> Any:
-    """Return element ``i`` as float64."""
-    if _is_real(code):
-        return _real(memory, code, start, i)
-    return np.float64(_whole(memory, code, start, i))
-
-
-@callable_from_kernels
-def _single(memory: Memory, code: int, start: int, i: int) -> Any:
-    """Return element ``i`` as float32, rounded once."""
-    if _is_real(code):
-        return np.float32(_real(memory, code, start, i))
-    return np.float32(_whole(memory, code, start, i))
-
-
-@callable_from_kernels
-def _half(memory: Memory, code: int, start: int, i: int) -> Any:
-    """Return element ``i`` as float16, rounded once; whole numbers in its range fit float32."""
-    if code == FLOAT64:
-        return np.float16(memory[F64][(start >> 3) + i])
-    return np.float16(_single(memory, code, start, i))
-
-
-@callable_from_kernels
-def _convert(memory: Memory, job: int, first: int, step: int) -> None:
-    table = memory[I64]
-    source, code = table[job + SOURCE], table[job + SOURCE_TYPE]
-    out, out_type = table[job + OUT], table[job + OUT_TYPE]
-    scale, shift = table[job + SCALE], table[job + SHIFT]
-    num_channels, num_inner = table[job + NUM_CHANNELS], table[job + NUM_INNER]
-    for i in range(first, table[job + SIZE], step):
-        c = 0
-        if num_channels > 1:
-            c = i // num_inner % num_channels
-        if not _is_real(out_type):
-            _set_whole(memory, out_type, out, i, _whole(memory, code, source, i))
-        elif out_type == FLOAT64:
-            double = _double(memory, code, source, i)
-            if scale != NONE:
-                double = double * memory[F64][(scale >> 3) + c] + memory[F64][(shift >> 3) + c]
-            memory[F64][(out >> 3) + i] = double
-        elif out_type == FLOAT32:
-            single = _single(memory, code, source, i)
-            if scale != NONE:
-                single = single * memory[F32][(scale >> 2) + c] + memory[F32][(shift >> 2) + c]
-            memory[F32][(out >> 2) + i] = single
-        else:
-            half = _half(memory, code, source, i)
-            if scale != NONE:
-                # Factor and term are rounded to float16 too, but calculated with in float32.
-                factor = np.float32(np.float16(memory[F32][(scale >> 2) + c]))
-                term = np.float32(np.float16(memory[F32][(shift >> 2) + c]))
-                half = np.float16(np.float32(half) * factor)
-                half = np.float16(np.float32(half) + term)
-            memory[F16][(out >> 1) + i] = half
-
-
-@callable_from_kernels
-def _unpack_bits(memory: Memory, job: int, first: int, step: int) -> None:
-    table = memory[I64]
-    source, out = table[job + SOURCE], table[job + OUT]
-    for i in range(first, table[job + SIZE], step):
-        memory[U8][out + i] = (memory[U8][source + (i >> 3)] >> (i & 7)) & 1
+_tile_size = callable_from_kernels(tile_size)
 
 
 @callable_from_kernels
@@ -199,203 +85,182 @@ def _note(memory: Memory, fault: Array, job: int, row: int, index: int) -> None:
     # One thread of all gets through. What a launch before this one has written, it sees.
     if cuda.atomic.cas(table, IS_NOTED, 0, 1) == 0 and fault[FAULT_BATCH] <= table[FIRST]:
         fault[FAULT_BATCH] = 1 + table[NUMBER]
-        fault[FAULT_FIELD] = table[job + FIELD]
+        fault[FAULT_FIELD] = word(table, job, FIELD)
         fault[FAULT_ROW] = row
         fault[FAULT_INDEX] = index
-        fault[FAULT_DIM] = table[job + DIM]
+        fault[FAULT_DIM] = word(table, job, DIM)
 
 
-@callable_from_kernels
-def _check(memory: Memory, fault: Array, job: int, first: int, step: int) -> None:
+@inlined
+def _csr(memory: Memory, job: int, at: int, log_size: int) -> tuple[int, int]:
+    """Return where the offsets and the indices begin that words of a job name."""
     table = memory[I64]
-    offsets, indices, code = table[job + OFFSETS], table[job + INDICES], table[job + INDEX_TYPE]
-    for row in range(first, table[job + SIZE], step):
-        for k in range(_whole(memory, code, offsets, row), _whole(memory, code, offsets, row + 1)):
-            j = _whole(memory, code, indices, k)
-            if j < 0 or j >= table[job + DIM]:
-                _note(memory, fault, job, row, j)
+    return word(table, job, at) >> log_size, word(table, job, at + 1) >> log_size
 
 
 @callable_from_kernels
-def _zero(memory: Memory, shift: int, begin: int, end: int, x: int, across: int) -> None:
-    """Zero elements ``begin:end`` of the slab seen as words of ``1 << shift`` bytes."""
-    for i in range(begin + x, end, across):
-        if shift == 3:
-            memory[I64][i] = 0
-        elif shift == 2:
-            memory[I32][i] = 0
-        elif shift == 1:
-            memory[I16][i] = 0
-        else:
-            memory[U8][i] = 0
+def _check(
+    memory: Memory, fault: Array, job: int, thread: int, numbers: Array, log_size: int
+) -> None:
+    rows, dim = word(memory[I64], job, SIZE), word(memory[I64], job, DIM)
+    offsets, indices = _csr(memory, job, OFFSETS, log_size)
+    k, stop = numbers[np.uint64(offsets)] + thread, numbers[np.uint64(offsets + rows)]
+    while k < stop:
+        j = numbers[np.uint64(indices + k)]
+        if j < 0 or j >= dim:
+            _note(memory, fault, job, row_of(numbers, offsets, k, 0, rows), j)
+        k += cuda.gridsize(1)
 
 
 @callable_from_kernels
-def _set_one(memory: Memory, code: int, start: int, i: int) -> None:
-    if _is_real(code):
-        _set_real(memory, code, start, i, np.float64(1))
-    else:
-        _set_whole(memory, code, start, i, np.int64(1))
-
-
-@callable_from_kernels
-def _shift_of(code: int) -> int:
-    """Return the binary logarithm of the size of a dtype."""
-    if code in (FLOAT64, INT64):
-        return 3
-    if code in (FLOAT32, INT32):
-        return 2
-    if code in (FLOAT16, INT16):
-        return 1
-    return 0
-
-
-@callable_from_kernels
-def _is_atomic(code: int) -> bool:
-    """Return whether the hardware adds this dtype atomically; others are added by one thread."""
-    return code in (FLOAT32, FLOAT64, INT32, INT64)
-
-
-@callable_from_kernels
-def _add_atomically(memory: Memory, code: int, start: int, i: int, source: int, k: int) -> None:
-    if code == FLOAT32:
-        cuda.atomic.add(memory[F32], (start >> 2) + i, memory[F32][(source >> 2) + k])
-    elif code == FLOAT64:
-        cuda.atomic.add(memory[F64], (start >> 3) + i, memory[F64][(source >> 3) + k])
-    elif code == INT32:
-        cuda.atomic.add(memory[I32], (start >> 2) + i, memory[I32][(source >> 2) + k])
-    else:
-        cuda.atomic.add(memory[I64], (start >> 3) + i, memory[I64][(source >> 3) + k])
-
-
-@callable_from_kernels
-def _add(memory: Memory, code: int, start: int, i: int, source: int, k: int) -> None:
-    """Add where no other thread does."""
-    if code == FLOAT16:
-        held, value = memory[F16][(start >> 1) + i], memory[F16][(source >> 1) + k]
-        memory[F16][(start >> 1) + i] = np.float16(np.float32(held) + np.float32(value))
-    elif code == BOOL:
-        memory[U8][start + i] |= memory[U8][source + k]
-    else:
-        held, value = _whole(memory, code, start, i), _whole(memory, code, source, k)
-        _set_whole(memory, code, start, i, held + value)
-
-
-@callable_from_kernels
-def _clear(memory: Memory, job: int, row: int, low: int, high: int, x: int, across: int) -> None:
-    """Zero a row's columns ``low:high``, or only the old entries in it where these are known."""
+def _zero(memory: Memory, job: int, begin: int, end: int) -> None:
+    """Zero the cells ``begin:end``."""
     table = memory[I64]
-    dim, out, code = table[job + DIM], table[job + OUT], table[job + OUT_TYPE]
-    shift = _shift_of(code)
-    start = row * dim
-    old_offsets = table[job + OLD_OFFSETS]
-    if old_offsets == NONE:
-        if (dim << shift) & 7 == 0:  # then tiles are whole words of the largest size
-            begin = (out >> 3) + ((start + low) << shift >> 3)
-            _zero(memory, 3, begin, begin + ((high - low) << shift >> 3), x, across)
-        else:
-            begin = (out >> shift) + start + low
-            _zero(memory, shift, begin, begin + high - low, x, across)
-        return
-    old_indices, old_type = table[job + OLD_INDICES], table[job + OLD_TYPE]
-    end = _whole(memory, old_type, old_offsets, row + 1)
-    for k in range(_whole(memory, old_type, old_offsets, row) + x, end, across):
-        j = _whole(memory, old_type, old_indices, k)
-        if low <= j < high:
-            at = (out >> shift) + start + j
-            _zero(memory, shift, at, at + 1, 0, 1)
+    shift = shift_of(word(table, job, OUT_TYPE))
+    start, stop = word(table, job, OUT) + (begin << shift), word(table, job, OUT) + (end << shift)
+    # Tiles begin where words of 8 bytes do, as the array does; the last one may end in one.
+    x, words = cuda.threadIdx.x, (stop - start) >> 3
+    fill_words(memory[I64], start >> 3, words, 0, run_of(x), cuda.blockDim.x * LOADS)
+    byte = start + (words << 3) + (x << shift)
+    if byte < stop:
+        set_word(memory, shift, byte, 0)
+
+
+@callable_from_kernels
+def _clear(
+    memory: Memory,
+    job: int,
+    begin: int,
+    end: int,
+    numbers: Array,
+    log_size: int,
+) -> None:
+    """Zero those of the cells ``begin:end`` that old entries are in."""
+    table = memory[I64]
+    dim, out, shift = (
+        word(table, job, DIM),
+        word(table, job, OUT),
+        shift_of(word(table, job, OUT_TYPE)),
+    )
+    offsets, indices = _csr(memory, job, OLD_OFFSETS, log_size)
+    first, last = divided(begin, dim), divided(end + dim - 1, dim)
+    k = numbers[np.uint64(offsets + first)] + cuda.threadIdx.x
+    stop = numbers[np.uint64(offsets + last)]
+    while k < stop:
+        cell = row_of(numbers, offsets, k, first, last) * dim + numbers[np.uint64(indices + k)]
+        if begin <= cell < end:
+            set_word(memory, shift, out + (cell << shift), 0)
+        k += cuda.blockDim.x
 
 
 @callable_from_kernels
 def _fill(
-    memory: Memory, fault: Array, job: int, row: int, low: int, high: int, x: int, across: int
+    memory: Memory,
+    fault: Array,
+    job: int,
+    begin: int,
+    end: int,
+    numbers: Array,
+    log_size: int,
 ) -> None:
-    """Write a row's entries with columns in ``low:high``; of all blocks of a row one notes."""
+    """Write the entries whose cells are in ``begin:end``."""
     table = memory[I64]
-    dim, out, code = table[job + DIM], table[job + OUT], table[job + OUT_TYPE]
-    offsets, indices, index_type = (
-        table[job + OFFSETS],
-        table[job + INDICES],
-        table[job + INDEX_TYPE],
+    dim, out_type = word(table, job, DIM), word(table, job, OUT_TYPE)
+    shift, one = shift_of(out_type), one_of(out_type)
+    source, out, is_binary = (
+        word(table, job, SOURCE),
+        word(table, job, OUT),
+        word(table, job, SOURCE) == NONE,
     )
-    source = table[job + SOURCE]
-    begin = _whole(memory, index_type, offsets, row)
-    end = _whole(memory, index_type, offsets, row + 1)
-    is_owned = source != NONE and not _is_atomic(code)
-    # What is added by owners is read by all threads of a row, each of which adds to its columns.
-    first, step = (begin, 1) if is_owned else (begin + x, across)
-    for k in range(first, end, step):
-        j = _whole(memory, index_type, indices, k)
-        if low <= j < high:
-            if source == NONE:
-                _set_one(memory, code, out, row * dim + j)
-            elif not is_owned:
-                _add_atomically(memory, code, out, row * dim + j, source, k)
-            elif (j - low) % across == x:
-                _add(memory, code, out, row * dim + j, source, k)
-        elif low == 0 and (j < 0 or j >= dim):
+    offsets, indices = _csr(memory, job, OFFSETS, log_size)
+    first, last = divided(begin, dim), divided(end + dim - 1, dim)
+    x, across = cuda.threadIdx.x, cuda.blockDim.x
+    is_owned = not is_binary and not is_atomic(out_type)
+    # What is added by owners is read by all threads, each of which adds to its cells.
+    k = numbers[np.uint64(offsets + first)] + (0 if is_owned else x)
+    stop = numbers[np.uint64(offsets + last)]
+    while k < stop:
+        j = numbers[np.uint64(indices + k)]
+        row = row_of(numbers, offsets, k, first, last)
+        cell = row * dim + j
+        if j < 0 or j >= dim:
             _note(memory, fault, job, row, j)
+        elif begin <= cell < end:
+            byte = out + (cell << shift)
+            if is_binary:
+                set_word(memory, shift, byte, one)
+            elif not is_owned:
+                add_atomically(memory, out_type, byte, source + (k << shift))
+            elif (cell - begin) & (across - 1) == x:
+                add_alone(memory, out_type, byte, source + (k << shift))
+        k += 1 if is_owned else across
 
 
 @callable_from_kernels
-def _densify(memory: Memory, fault: Array, job: int) -> None:
-    """Make dense rows, tile by tile: each block clears what it then fills.
-
-    A tile is some columns of as many rows as the block has threads for, with consecutive threads on
-    consecutive columns, so that writes coalesce however the rows are cut. Long rows are cut into so
-    many tiles that every block has one.
-    """
+def _densify(memory: Memory, fault: Array, job: int, block: int) -> None:
+    """Make dense rows, tile by tile, as `gpufeed.kernels.cuda_densify` does."""
     table = memory[I64]
-    rows, dim = table[job + SIZE], table[job + DIM]
-    if rows == 0:
-        return
-    across = min(32, cuda.blockDim.x)
-    while across < min(dim, cuda.blockDim.x):
-        across *= 2
-    down = cuda.blockDim.x // across
-    x, y = cuda.threadIdx.x % across, cuda.threadIdx.x // across
-    num_down = (rows + down - 1) // down
-    num_across = min((cuda.gridDim.x + num_down - 1) // num_down, (dim + across - 1) // across)
-    # Whole multiples of the threads, so that rows are cut at aligned addresses.
-    columns = (dim + num_across * across - 1) // (num_across * across) * across
-    for tile in range(cuda.blockIdx.x, num_down * num_across, cuda.gridDim.x):
-        row = tile // num_across * down + y
-        low = tile % num_across * columns
-        high = min(low + columns, dim)
-        if row < rows:
-            _clear(memory, job, row, low, high, x, across)
+    dim, out_type, code = (
+        word(table, job, DIM),
+        word(table, job, OUT_TYPE),
+        word(table, job, INDEX_TYPE),
+    )
+    old_type, is_fresh = word(table, job, OLD_TYPE), word(table, job, OLD_OFFSETS) == NONE
+    size = word(table, job, SIZE) * dim
+    largest = LARGEST_TILE_NBYTES >> shift_of(out_type)
+    if word(table, job, SOURCE) != NONE and not is_atomic(out_type):
+        largest = min(largest, dim)
+    tile = _tile_size(size, cuda.gridDim.x, largest)
+    begin = block * tile
+    while begin < size:
+        end = min(begin + tile, size)
+        if is_fresh:
+            _zero(memory, job, begin, end)
+        elif old_type == INT32:
+            _clear(memory, job, begin, end, memory[I32], 2)
+        else:
+            _clear(memory, job, begin, end, memory[I64], 3)
+        # Every block clears what it fills itself, so a barrier within the block is enough.
         cuda.syncthreads()
-        if row < rows:
-            _fill(memory, fault, job, row, low, high, x, across)
+        if code == INT32:
+            _fill(memory, fault, job, begin, end, memory[I32], 2)
+        else:
+            _fill(memory, fault, job, begin, end, memory[I64], 3)
+        begin += cuda.gridDim.x * tile
 
 
 @compiled
 def _unpack(slab: Array, does_late: int, fault: Array) -> None:
-    table = slab.view(np.int64)
-    memory = (
-        slab,
-        slab.view(np.int8),
-        slab.view(np.int16),
-        slab.view(np.int32),
-        table,
-        slab.view(np.float16),
-        slab.view(np.float32),
-        slab.view(np.float64),
-    )
+    memory = seen_as_all(slab)
+    table = memory[I64]
     num_jobs, num_early = table[NUM_JOBS], table[NUM_JOBS] - table[NUM_LATE]
     begin, end = (num_early, num_jobs) if does_late else (0, num_early)
-    first, step = cuda.grid(1), cuda.gridsize(1)
-    for number in range(begin, end):
+    number = begin
+    while number < end:
+        # Jobs too small for all blocks are for others each, which do them at the same time.
+        block = cuda.blockIdx.x + (number - begin) * (cuda.gridDim.x // (end - begin))
+        if block >= cuda.gridDim.x:
+            block -= cuda.gridDim.x
+        thread = block * cuda.blockDim.x + cuda.threadIdx.x
+        first, step = run_of(thread), cuda.gridsize(1) * LOADS
         job = (1 + number) * NUM_WORDS
-        kind = table[job + KIND]
+        kind = word(table, job, KIND)
         if kind == CONVERT:
-            _convert(memory, job, first, step)
+            convert(memory, job, first, step)
         elif kind == UNPACK_BITS:
-            _unpack_bits(memory, job, first, step)
+            source, out, size = (
+                word(table, job, SOURCE),
+                word(table, job, OUT),
+                word(table, job, SIZE),
+            )
+            expand_bits(memory[U8], source, memory[U8], out, size, first, step)
         elif kind == DENSIFY:
-            _densify(memory, fault, job)
+            _densify(memory, fault, job, block)
+        elif word(table, job, INDEX_TYPE) == INT32:
+            _check(memory, fault, job, thread, memory[I32], 2)
         else:
-            _check(memory, fault, job, first, step)
+            _check(memory, fault, job, thread, memory[I64], 3)
+        number += 1
 
 
 def unpack_fields(

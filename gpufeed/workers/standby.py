@@ -64,8 +64,7 @@ class Standby:
             return None
 
     def __del__(self) -> None:
-        if self._processes:
-            self.close()
+        self.close()
 
     def __reduce__(self) -> tuple[type[Standby], tuple[()]]:
         return Standby, ()

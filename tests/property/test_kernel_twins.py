@@ -14,7 +14,15 @@ from numba import config
 from numba import cuda as numba_cuda
 
 from gpufeed import kernels
-from gpufeed.kernels import cpu, cpu_densify, cpu_launch, cuda, cuda_launch, reference
+from gpufeed.kernels import (
+    cpu,
+    cpu_densify,
+    cpu_launch,
+    cuda,
+    cuda_densify,
+    cuda_launch,
+    reference,
+)
 from gpufeed.kernels.checks import VALUE_DTYPES
 
 INDEX_DTYPES = st.sampled_from(["int32", "int64"])
@@ -33,6 +41,7 @@ def small_launches():
             patch.setattr(cuda_launch, "THREADS_PER_BLOCK", 8)
             patch.setattr(cuda_launch, "MIN_BLOCKS", 3)
             patch.setattr(cuda_launch, "MAX_BLOCKS", 4)
+            patch.setattr(cuda_densify, "LARGEST_TILE_NBYTES", 64)
         yield
 
 

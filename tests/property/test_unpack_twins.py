@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numba import config
 from numba import cuda as numba_cuda
 
-from gpufeed.kernels import cpu, cuda, cuda_launch, reference
+from gpufeed.kernels import cpu, cuda, cuda_launch, cuda_unpack, reference
 from gpufeed.kernels.checks import VALUE_DTYPES
 from gpufeed.kernels.jobs import (
     FAULT_WORDS,
@@ -36,8 +36,10 @@ INDICES = st.sampled_from([np.dtype("int32"), np.dtype("int64")])
 def small_launches():
     with pytest.MonkeyPatch.context() as patch:
         if config.ENABLE_CUDASIM:
+            patch.setattr(cuda_launch, "WARP", 4)
             patch.setattr(cuda_launch, "THREADS_PER_BLOCK", 8)
             patch.setattr(cuda_launch, "MIN_BLOCKS", 3)
+            patch.setattr(cuda_unpack, "LARGEST_TILE_NBYTES", 64)
         yield
 
 

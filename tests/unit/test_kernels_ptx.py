@@ -1,8 +1,12 @@
-"""Every CUDA kernel compiles for real hardware (compute capability 9.0), with or without a GPU."""
+"""Every CUDA kernel compiles for real hardware (compute capability 9.0), with or without a GPU.
+
+One of each is assembled too, which tells the registers it takes and what it has no registers for.
+"""
 
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import subprocess
 import sys
@@ -12,6 +16,8 @@ import pytest
 # numba's simulator, which the other tests use, cannot compile: hence another process without it.
 NUM_PARTS = 2  # compiled at once
 COMPILE_PART = """
+import json
+import re
 import sys
 from itertools import product
 from types import SimpleNamespace
@@ -44,7 +50,7 @@ index = array(types.int64)
 
 def rows(i, j, *values, out, fault=types.int64):
     old = array(i), array(j)
-    return (array(i), array(j), *values, *old, array(fault), types.int64, array(out, 2))
+    return (array(i), array(j), *values, *old, array(fault), i64, i64, array(out))
 
 i32, i64, single = types.int32, types.int64, types.float32
 signatures = {
@@ -56,7 +62,7 @@ signatures = {
     "_put_rows": [
         *[rows(i, j, array(single), out=single) for i, j in product(indices, indices)],
         *[rows(i64, i64, array(dtype), out=dtype) for dtype in [types.boolean, *numbers]],
-        *[rows(i64, i64, array(types.float32), out=dtype) for dtype in numbers],
+        *[rows(i64, i64, array(types.float32), out=dtype) for dtype in narrow],
     ],
     "_add_rows": [
         *[rows(i, j, array(single), out=single) for i, j in product(indices, indices)],
@@ -66,14 +72,14 @@ signatures = {
         *[rows(i64, i64, array(types.float32), sum_of(dtype), out=dtype)
           for dtype in [*narrow, types.boolean]],
     ],
-    "_pad": [(array(word), array(i), i64, word, types.boolean, types.boolean, array(word, 2))
+    "_pad": [(array(word), array(i), i64, word, types.boolean, types.boolean, i64, array(word))
              for i, word in product(indices, words)],
-    "_unpad": [(array(word, 2), array(i), i64, types.boolean, array(word))
+    "_unpad": [(array(word), array(i), i64, types.boolean, i64, array(word))
                for i, word in product(indices, words)],
-    "_gather": [(array(word), array(i), array(i), array(i), i64, types.boolean, array(word))
-                for i, word in product(indices, words)],
+    **{name: [(array(word), array(i), array(i), array(i), i64, array(word))
+              for i, word in product(indices, words)] for name in ["_gather", "_gather_reversed"]},
     "_number": [(array(i), types.boolean, array(j)) for i, j in product(indices, indices)],
-    "_mask": [(array(i), types.boolean, array(types.boolean, 2)) for i in indices],
+    "_mask": [(array(i), types.boolean, i64, array(types.boolean)) for i in indices],
     "_cast": [
         *[(array(types.boolean), array(dtype)) for dtype in [types.boolean, *numbers]],
         *[(array(types.uint8), array(dtype)) for dtype in numbers],
@@ -102,21 +108,34 @@ if set(found) != set(signatures):
     raise SystemExit(f"signatures are listed for {set(signatures)}, kernels are {set(found)}")
 part, num_parts = map(int, sys.argv[1:])
 mine = [(name, each) for name, listed in signatures.items() for each in listed][part::num_parts]
+try:
+    from cuda.core import Linker, LinkerOptions, ObjectCode
+except ImportError:  # of a numba-cuda that came without
+    Linker = None
+assembled = {}
 for name, signature in mine:
     ptx, _ = cuda.compile_ptx(found[name].py_func, signature, cc=(9, 0))
     if ".target sm_90" not in ptx or ".entry" not in ptx:
         raise SystemExit(f"{name}{signature}: no kernel for sm_90 in the PTX")
     if ".extern .func" in ptx:
         raise SystemExit(f"{name}{signature}: calls a function that must be linked")
-print(len(mine))
+    if Linker and name not in assembled:
+        linker = Linker(
+            ObjectCode.from_ptx(ptx.encode()),
+            options=LinkerOptions(arch="sm_90", ptxas_options=["-v"]),
+        )
+        linker.link("cubin")
+        told = re.findall(r"(\\d+) (registers|bytes stack|bytes spill)", linker.get_info_log())
+        assembled[name] = [(what, int(number)) for number, what in told]
+print(json.dumps([len(mine), assembled if Linker else None]))
 """
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("nvidia") is None,
-    reason="compiling to PTX needs nvrtc and nvvm: pip install 'gpufeed[dev]'",
-)
-def test_every_cuda_kernel_compiles_for_compute_capability_9_0():
+@pytest.fixture(scope="module")
+def compiled():
+    """Return how many kernels were compiled, and of each name what assembling one of them told."""
+    if importlib.util.find_spec("nvidia") is None:
+        pytest.skip("compiling to PTX needs nvrtc and nvvm: pip install 'gpufeed[dev]'")
     parts = [
         subprocess.Popen(
             [sys.executable, "-c", COMPILE_PART, str(part), str(NUM_PARTS)],
@@ -129,4 +148,23 @@ def test_every_cuda_kernel_compiles_for_compute_capability_9_0():
     ]
     told = [part.communicate() for part in parts]
     assert all(part.returncode == 0 for part in parts), [errors for _, errors in told]
-    assert sum(int(number) for number, _ in told) > 50
+    counts, assembled = zip(*(json.loads(output) for output, _ in told), strict=True)
+    return sum(counts), assembled
+
+
+def test_every_cuda_kernel_compiles_for_compute_capability_9_0(compiled):
+    assert compiled[0] > 50
+
+
+def test_no_cuda_kernel_needs_more_registers_than_there_are(compiled):
+    """Local memory is where registers spill to, and arrays whose index is not known."""
+    _, parts = compiled
+    if None in parts:
+        pytest.skip("assembling needs cuda.core and nvJitLink: pip install 'gpufeed[dev]'")
+    assembled = [(name, *told) for part in parts for name, told in part.items()]
+    assert len({name for name, *_ in assembled}) > 10
+    for name, *told in assembled:
+        assert {what for what, _ in told} == {"registers", "bytes stack", "bytes spill"}, name
+        for what, number in told:
+            # With 80, three blocks of 256 threads run on a multiprocessor of 65,536 registers.
+            assert number <= (80 if what == "registers" else 0), f"{name}: {number} {what}"
