@@ -5,10 +5,11 @@ samples of an endless pass. (1) One process yields the same array of 1 MiB again
 `isolate` and through `multiprocessing.Queue`; the floor copies it in this process. (2) A mapper
 that holds the GIL runs in two processes; the floor is two bare processes that run the same function
 and send nothing. (3) A mapper makes an array of 256 KiB, against torch's DataLoader with as many
-workers. (4) From calling a reader to its first sample; the floor starts a Python that does nothing
-and ends. (5) The same, and then leaving the loop while the process is inside code that never
-returns; the column "- floor" is the time until it is gone. (1) to (3) are told in processor time
-of all processes too, which says more than wall time where other programs want the same cores.
+workers. (4) From calling a reader to its first sample, in its first pass and in a later one, for
+which its process has waited; the floor starts a Python that does nothing and ends. (5) The same,
+and then leaving the loop while the process is inside code that never returns; the column "- floor"
+is the time until it is gone. (1) to (3) are told in processor time of all processes too, which says
+more than wall time where other programs want the same cores.
 
 Not measured: more workers than cores, samples of many small objects, and the copy to a GPU after.
 
@@ -100,8 +101,12 @@ def _start_case() -> Case:
         begin = time.perf_counter()
         with closing(reader()) as samples:
             sample = next(samples)
-            return Timed((time.perf_counter() - begin) * 1e6, sample)
+            timed = Timed((time.perf_counter() - begin) * 1e6, sample)
+            drain(samples)  # or no process would wait for the next pass
+            return timed
 
+    waiting = isolate(lambda: [np.zeros(9)])
+    drain(waiting())
     return Case(
         name="first sample of a worker process",
         contestants={
@@ -110,6 +115,7 @@ def _start_case() -> Case:
             "xmap_readers, one process": lambda: first(_mapped(abs, 1, partial(range, 1))),
             "xmap_readers, two processes": lambda: first(_mapped(abs, 2, partial(range, 2))),
             "isolate, an array": lambda: first(isolate(lambda: [np.zeros(9)])),
+            "isolate, an array, a later pass": lambda: first(waiting),
         },
         num_units=1,
         unit="start",

@@ -43,11 +43,16 @@ class SizedDense(NamedTuple):
     is_packed: bool
 
     def column(self, variable: Variable, wire: list[Array]) -> Column:
-        """Return the rows as they travel, over the field's arrays in the wire prefix."""
+        """Return the rows as they travel, over the field's arrays in the wire prefix.
+
+        What was narrowed to what one batch needs is widened, to be joined with others.
+        """
         values = wire[0]
         if self.is_packed:
             bits = np.unpackbits(values, count=int(np.prod(self.shape)), bitorder="little")
             values = bits.view(np.bool_).reshape(self.shape)
+        elif variable.wire_dtype == "auto":
+            values = values.astype(variable.dtype, copy=False)
         return LoDTensor._assemble(values, self.offsets, CPUPlace())
 
 

@@ -64,7 +64,8 @@ class Standby:
             return None
 
     def __del__(self) -> None:
-        self.close()
+        if self._processes:
+            self.close()
 
     def __reduce__(self) -> tuple[type[Standby], tuple[()]]:
         return Standby, ()

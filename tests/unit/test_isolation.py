@@ -108,6 +108,16 @@ class TestFeeds:
         parts = [[[label] for _, label in part] for part in deal(batch(4), 2)]
         assert steps == [[[[0]] * 4, [[1]] * 4], [[[2]] * 4, [[3]] * 4], parts]
 
+    def test_that_are_left_over_may_have_travelled_as_different_dtypes(self):
+        """Each batch as narrow as its own values allow, and two of them on three devices."""
+        with virtual_devices(3), collating_here():
+            places = ["cuda:0", "cuda:1", "cuda:2"]
+            feeder = feeder_of(places, x={"shape": [1], "dtype": "int64", "wire_dtype": "auto"})
+            (step,) = feeder.decorate_reader(
+                lambda: [[-1, -2], [200]], multi_devices=True, remainder="split", isolate=True
+            )
+            assert [feed["x"].to("cpu").to_list() for feed in step] == [[[-1]], [[-2]], [[200]]]
+
 
 class TestState:
     def make(self, isolate):

@@ -53,41 +53,41 @@ def rows(i, j, *values, out, fault=types.int64):
     return (array(i), array(j), *values, *old, array(fault), i64, i64, array(out))
 
 i32, i64, single = types.int32, types.int64, types.float32
+moved = [*product([i32], words), (i64, types.uint32)]
 signatures = {
     "_set_rows": [
-        *[rows(i, j, types.uint32, out=types.uint32) for i, j in product(indices, indices)],
-        *[rows(i64, i64, word, out=word) for word in words],
+        *[rows(i32, i32, word, out=word) for word in words],
+        *[rows(i, i64, types.uint32, out=types.uint32) for i in indices],
         rows(i32, i32, types.uint32, out=types.uint32, fault=i32),
     ],
     "_put_rows": [
-        *[rows(i, j, array(single), out=single) for i, j in product(indices, indices)],
+        rows(i32, i32, array(single), out=single),
         *[rows(i64, i64, array(dtype), out=dtype) for dtype in [types.boolean, *numbers]],
-        *[rows(i64, i64, array(types.float32), out=dtype) for dtype in narrow],
+        rows(i64, i64, array(single), out=types.float16),
     ],
     "_add_rows": [
-        *[rows(i, j, array(single), out=single) for i, j in product(indices, indices)],
-        *[rows(i64, i64, array(types.float16), out=dtype) for dtype in wide],
+        rows(i32, i32, array(types.float16), out=single),
+        *[rows(i64, i64, array(dtype), out=dtype) for dtype in wide],
     ],
     "_add_rows_by_owner": [
-        *[rows(i64, i64, array(types.float32), sum_of(dtype), out=dtype)
+        *[rows(i64, i64, array(single), sum_of(dtype), out=dtype)
           for dtype in [*narrow, types.boolean]],
     ],
     "_pad": [(array(word), array(i), i64, word, types.boolean, types.boolean, i64, array(word))
-             for i, word in product(indices, words)],
-    "_unpad": [(array(word), array(i), i64, types.boolean, i64, array(word))
-               for i, word in product(indices, words)],
-    **{name: [(array(word), array(i), array(i), array(i), i64, array(word))
-              for i, word in product(indices, words)] for name in ["_gather", "_gather_reversed"]},
+             for i, word in moved],
+    "_unpad": [(array(word), array(i), i64, types.boolean, i64, array(word)) for i, word in moved],
+    **{name: [(array(word), array(i), array(i), array(i), i64, array(word)) for i, word in moved]
+       for name in ["_gather", "_gather_reversed"]},
     "_number": [(array(i), types.boolean, array(j)) for i, j in product(indices, indices)],
     "_mask": [(array(i), types.boolean, i64, array(types.boolean)) for i in indices],
     "_cast": [
-        *[(array(types.boolean), array(dtype)) for dtype in [types.boolean, *numbers]],
+        *[(array(types.boolean), array(dtype)) for dtype in [types.boolean, i64, *floats]],
         *[(array(types.uint8), array(dtype)) for dtype in numbers],
         *[(array(dtype), array(types.float16)) for dtype in numbers],
     ],
     "_scale_channels": [
         (array(dtype), array(sum_of(to)), array(sum_of(to)), sum_of(to), i64, array(to))
-        for dtype, to in product([types.uint8, types.float16, types.int64], floats)],
+        for dtype, to in product([types.uint8, types.int64], floats)],
     "_narrow": [
         *[(array(dtype), dtype, dtype, types.boolean, array(to), array(i64))
           for dtype, to in product([types.int16, i32, i64], [types.uint8, types.int8])],
@@ -97,7 +97,7 @@ signatures = {
     "_unpack": [(array(types.uint8), i64, array(i64))],
     "_unpack_bits": [(array(types.uint8), array(types.boolean))],
     "_scale": [(array(dtype), sum_of(to), sum_of(to), array(to))
-               for dtype, to in product([types.uint8, types.float16, types.int64], floats)],
+               for dtype, to in product([types.uint8, types.int64], floats)],
 }
 found = {
     name: value for module in (cuda_densify, cuda_unpack, others)
