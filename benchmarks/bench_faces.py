@@ -24,7 +24,7 @@ processor time over that of the decorators, by medians and by minima: ``provider
 1.01 to 1.03 and 1.02 to 1.04, with threads 1.00 to 1.07 and 0.99 to 1.01 (pass by pass, a pass
 varies by a fifth); ``train`` 0.99 and 1.01, with an event handler 1.01 and 1.03; the compatible
 feeder 1.01 and 1.01. That is 1 to 6 us a batch, of 120 to 240. In order it is 1.03 to 1.04 by
-medians, but 1.11 for dicts, which are made rows one by one, and not in lists as where they are
+medians, but 1.08 for dicts, which are made rows one by one, and not in lists as where they are
 shuffled: a sample that is there is not held back.
 """
 

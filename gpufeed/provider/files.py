@@ -10,7 +10,7 @@ import os
 import random
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from itertools import chain, repeat
+from itertools import chain, count, repeat
 from typing import Any, cast
 
 import numpy as np
@@ -26,7 +26,6 @@ from gpufeed.provider.slots import Row, Slots
 from gpufeed.reader.base import Reader
 from gpufeed.reader.blocks import blocks
 from gpufeed.reader.opening import drain
-from gpufeed.reader.position import Position
 
 __all__ = ["FileList", "Files", "Process", "read_file_list"]
 
@@ -156,9 +155,9 @@ class Files(Reader[Row]):
 
     def _stream(self, name: str, checks: Checks | None) -> Generator[Row, None, None]:
         """Yield the rows of one file, each as soon as it is read."""
-        counted = Position()
-        with self._reading(name, lambda: counted.delivered) as samples:
-            rows = self._slots.rows(counted.count(samples))
+        numbers = count()
+        with self._reading(name, lambda: next(numbers)) as samples:
+            rows = self._slots.rows(samples, numbers)
             yield from rows if checks is None else checks.admitted(rows, self._call(name))
 
     def _runs(self, name: str, checks: Checks | None) -> Generator[list[Row], None, None]:
@@ -177,7 +176,7 @@ class Files(Reader[Row]):
     def _row_lists(self, run: list[Any], first: int) -> Iterator[list[Row]]:
         rows = self._slots.rows_at_once(run)
         if rows is None:
-            yield from self._emptying(run, self._slots.rows(run, first))
+            yield from self._emptying(run, self._slots.rows(run, count(first)))
         else:
             if rows is not run:
                 run.clear()

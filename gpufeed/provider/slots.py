@@ -6,6 +6,7 @@ or list of the slots in order, or a dict by name where the types are named.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from operator import itemgetter
@@ -78,22 +79,30 @@ class Slots:
         labels = self.names or [f"slot {number}" for number in range(len(self.types))]
         self.declared = [kind.variable(name) for kind, name in zip(self.types, labels, strict=True)]
 
-    def rows(self, samples: Iterable[Any], first: int = 0) -> Iterator[Row]:
+    def rows(
+        self, samples: Iterable[Any], numbers: Iterable[int] = range(sys.maxsize)
+    ) -> Iterator[Row]:
         """Yield one tuple or list of slots for each sample; values are not looked at.
 
         Args:
             samples: Of ``process``.
-            first: Number of the first one, for messages.
+            numbers: Theirs, for messages.
 
         Raises:
             FieldError: A sample is in another form, or lacks a slot.
         """
-        is_single = len(self.types) == 1
-        for number, sample in enumerate(samples, first):
+        is_single, pick = len(self.types) == 1, self._pick
+        for sample, number in zip(samples, numbers, strict=False):
             # By exact type, which nearly every sample passes; what is left may be a subclass.
             if not is_single and (type(sample) is tuple or type(sample) is list):
                 yield sample
-            elif type(sample) is dict or isinstance(sample, Mapping):
+            elif pick is not None and type(sample) is dict:
+                try:
+                    row = pick(sample)
+                except KeyError:
+                    row = self._named(sample, number)
+                yield row
+            elif isinstance(sample, Mapping):
                 yield self._named(sample, number)
             elif is_single:
                 yield (sample,)

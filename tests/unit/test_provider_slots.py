@@ -41,7 +41,7 @@ class TestRows:
     def test_a_missing_slot_is_named(self):
         message = r"sample 7: expected a slot 'y', got x, z"
         with pytest.raises(FieldError, match=message):
-            list(Slots(PAIR).rows([{"x": 0, "z": 0}], first=7))
+            list(Slots(PAIR).rows([{"x": 0, "z": 0}], range(7, 9)))
 
     @pytest.mark.parametrize("number", [1, 2])
     def test_positional_types_take_no_dict(self, number):
