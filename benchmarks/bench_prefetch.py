@@ -220,8 +220,8 @@ def _overlap_case() -> Case:
         r"""
         extern "C" __global__ void spin(long long ns) {
             long long begin, now;
-            asm volatile("mov.u64 %0, %globaltimer;" : "=l"(begin));
-            do { asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now)); } while (now - begin < ns);
+            asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
+            do { asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now)); } while (now - begin < ns);
         }
         """,
         "spin",
@@ -234,14 +234,14 @@ def _overlap_case() -> Case:
     begin, end = cupy.cuda.Event(), cupy.cuda.Event()
     for _ in range(3):
         begin.record(stream)
-        device.data.copy_from_host_async(host, 32 << 20, stream)
+        device.data.copy_from_host_async(host.ptr, 32 << 20, stream)
         end.record(stream)
         end.synchronize()
     copy_ns = int(cupy.cuda.get_elapsed_time(begin, end) * 1e6)
 
     def copies() -> int:
         for _ in range(40):
-            device.data.copy_from_host_async(host, 32 << 20, stream)
+            device.data.copy_from_host_async(host.ptr, 32 << 20, stream)
         stream.synchronize()
         return 40
 
