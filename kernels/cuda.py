@@ -202,13 +202,15 @@ def _scale_channels(
 
 
 @compiled
-def _narrow(values: Array, low: Any, high: Any, keeps_nan: bool, out: Array, fault: Array) -> None:
+def _narrow(
+    values: Array, zero: Any, low: Any, high: Any, keeps_nan: bool, out: Array, fault: Array
+) -> None:
     cast, back = out.dtype.type, values.dtype.type
     i = cuda.grid(1)
     while i < out.size:
         at = np.uint64(i)
         i += cuda.gridsize(1)
-        value = values[at]
+        value = zero + values[at]  # in the dtype of `zero`, as halves are compared by a library
         if keeps_nan and value != value:
             out[at] = cast(value)
             continue
@@ -216,7 +218,7 @@ def _narrow(values: Array, low: Any, high: Any, keeps_nan: bool, out: Array, fau
             fault[0] = 1
             continue
         out[at] = cast(value)
-        again = back(out[at])
+        again = zero + back(out[at])
         if again != value or math.copysign(1.0, again) != math.copysign(1.0, value):
             fault[0] = 1
 
@@ -354,10 +356,12 @@ def narrow_values(values: Array, out: Array, fault: Array, *, stream: Any | None
     """Cast to a narrower dtype, and tell whether every value was kept: in one pass."""
     if out.size:
         launch = flat_launch(stream)
-        low, high = limits(values.dtype, out.dtype)
+        scalar = arithmetic_dtype(values.dtype).type
+        low, high = map(scalar, limits(values.dtype, out.dtype))
+        zero = scalar(-0.0) if values.dtype.kind == "f" else scalar(0)  # which leaves signs alone
         keeps_nan = out.dtype.kind == "f"
         flat, flat_out = values.reshape(values.size), out.reshape(out.size)
-        _narrow[launch](flat, low, high, keeps_nan, flat_out, fault)
+        _narrow[launch](flat, zero, low, high, keeps_nan, flat_out, fault)
 
 
 def unpack_bits(packed: Array, out: Array, *, stream: Any | None = None) -> None:

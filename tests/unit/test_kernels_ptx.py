@@ -89,10 +89,10 @@ signatures = {
         (array(dtype), array(sum_of(to)), array(sum_of(to)), sum_of(to), i64, array(to))
         for dtype, to in product([types.uint8, types.int64], floats)],
     "_narrow": [
-        *[(array(dtype), dtype, dtype, types.boolean, array(to), array(i64))
+        *[(array(dtype), *[sum_of(dtype)] * 3, types.boolean, array(to), array(i64))
           for dtype, to in product([types.int16, i32, i64], [types.uint8, types.int8])],
-        *[(array(dtype), dtype, dtype, types.boolean, array(to), array(i64))
-          for dtype, to in product([single, types.float64], [types.uint8, types.float16, single])],
+        *[(array(dtype), *[sum_of(dtype)] * 3, types.boolean, array(to), array(i64))
+          for dtype, to in product(floats, [types.uint8, types.float16, single])],
     ],
     "_unpack": [(array(types.uint8), i64, array(i64))],
     "_unpack_bits": [(array(types.uint8), array(types.boolean))],
