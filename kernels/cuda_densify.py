@@ -229,10 +229,12 @@ def densify_rows(
     # Every thread of a block reads the entries of all rows of an owned tile: hence of few rows.
     largest = min(LARGEST_TILE_NBYTES // out.dtype.itemsize, dim if is_owned else size)
     tile = tile_size(size, cuda_launch.MIN_BLOCKS, largest)
-    num_blocks = min(-(-size // tile), cuda_launch.MAX_BLOCKS)
+    # Blocks without a tile end at once; of launches of fewer than 128 numba warns.
+    num_blocks = max(cuda_launch.MIN_BLOCKS, min(-(-size // tile), cuda_launch.MAX_BLOCKS))
     launch = (num_blocks, cuda_launch.THREADS_PER_BLOCK, as_numba_stream(stream))
     # An empty array stands for none, which has no type that a kernel takes.
-    old_offsets, old_indices = previous or (offsets[:0], indices[:0])
+    # No old offsets say that nothing is known; numba cannot cut indices that are empty themselves.
+    old_offsets, old_indices = previous or (offsets[:0], indices)
     rest = (old_offsets, old_indices, offsets[:0] if fault is None else fault, dim, tile)
     flat = out.reshape(size)
     if values is None:
