@@ -199,7 +199,8 @@ def convert_calls(draw):
     if target == np.uint8:
         values = abs(values) if source != np.bool_ else values
     factors = st.sampled_from([None, 0.5, -2.0] if target.kind == "f" else [None])
-    return values, draw(factors), draw(factors), np.ones(shape, target)
+    # Arithmetic makes scalars of arrays without dimensions, which would stay on the host.
+    return np.asarray(values), draw(factors), draw(factors), np.ones(shape, target)
 
 
 @MANY
