@@ -164,7 +164,7 @@ class TestOverlap:
 
 class TestLifetime:
     @pytest.mark.parametrize("prefetch", [1, 2])
-    def test_no_byte_changes_before_the_readers_are_done(self, cupy, latch, prefetch):
+    def test_no_byte_changes_before_the_readers_are_done(self, cupy, latch, prefetch, monkeypatch):
         """Hold the stream, drop the feeds, ask on: copies queue up, and stop behind the readers."""
         most = prefetch + 2
         stream, side = backend_for(PLACE).stream(), backend_for(PLACE).stream()
@@ -178,6 +178,14 @@ class TestLifetime:
         stream.synchronize()
         make_all_slabs(reader, prefetch, 4096)
         made = num_device_slabs(reader)
+        (staging,) = reader._pool._all
+        deliver, ready = staging.deliver, []
+
+        def delivered(staged, stream):
+            ready.append(staged.ready)
+            return deliver(staged, stream)
+
+        monkeypatch.setattr(staging, "deliver", delivered)
         feeds, addresses = reader(), []
         latch.hold(stream)
         for number in range(most):
@@ -185,6 +193,7 @@ class TestLifetime:
             addresses.append(self.copy_label(feed, seen[number], stream))
             del feed
         for number, address in enumerate(addresses):  # and a look behind the stream's back
+            side.wait(ready[number])
             self.copy(address, seen[most + number], side)
         side.synchronize()
         untouched = [self.label(memory) for memory in seen[most:]]
