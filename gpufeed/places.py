@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from threading import local
-from typing import Any, ClassVar
+from typing import Any, ClassVar, final
 
 from gpufeed.checks import number_in_environment, whole_number
 from gpufeed.errors import PlaceError
@@ -60,6 +60,7 @@ class Place:
         _entered.contexts.pop().__exit__(*raised)
 
 
+@final
 @dataclass(frozen=True, eq=False)
 class CPUPlace(Place):
     """Pageable host memory.
@@ -73,6 +74,9 @@ class CPUPlace(Place):
     def __new__(cls) -> CPUPlace:
         """Return the one there is, as places are compared all the time."""
         return cls._only
+
+    def __reduce__(self) -> tuple[type[CPUPlace], tuple[()]]:
+        return CPUPlace, ()  # the two oldest pickle protocols would make another one
 
     def __str__(self) -> str:
         return "cpu"

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 import numpy.typing as npt
 from numba import config, njit
+from numba.core.registry import cpu_target
 
 __all__ = ["Array", "compiled", "in_parts", "inlined"]
 
@@ -32,6 +33,10 @@ T = TypeVar("T")
 PART_NBYTES = 16 << 20
 
 _at_work = threading.Lock()
+
+# At its first compilation numba learns more types, those of installed extensions too (Awkward is
+# one), during which another thread's fails. So it learns them now, behind the lock of this import.
+cpu_target.target_context.refresh()
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:

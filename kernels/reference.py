@@ -178,9 +178,9 @@ def narrow_values(values: Array, out: Array, fault: Array) -> None:
     """
     with np.errstate(all="ignore"):
         np.copyto(out, values, casting="unsafe")
-        back = out.astype(values.dtype)
-    kept = back == values
+    kept = out == values
     if values.dtype.kind == "f":
+        back = out.astype(values.dtype)
         kept = (kept & (np.signbit(back) == np.signbit(values))) | (
             np.isnan(back) & np.isnan(values)
         )

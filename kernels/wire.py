@@ -83,8 +83,8 @@ def convert_values(
 def narrow_values(values: Any, out: Any, fault: Any, *, stream: Any | None = None) -> None:
     """Cast to a narrower dtype, and tell whether every value was kept: in one pass.
 
-    A value is kept if casting it back gives the same one, sign of zero included; NaN is kept. What
-    is in ``out`` where a value is not kept, and after it, is not said.
+    A value is kept if it is the same number in ``out``, sign of zero included; NaN is kept. What is
+    in ``out`` where a value is not kept, and after it, is not said.
 
     >>> out, fault = np.empty(3, "uint8"), np.zeros(1, "int64")
     >>> narrow_values(np.array([7, 255, 0]), out, fault)

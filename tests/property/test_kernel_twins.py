@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numba import config
 from numba import cuda as numba_cuda
@@ -374,14 +374,19 @@ def kept(twin, values, target):
     return None if arrays[2][0] else arrays[1].tobytes()
 
 
+AS_WIDE = np.array([7, 255], "uint8"), np.dtype("int8")  # and back, where it would be 255 again
+
+
 @MANY
 @given(narrow_calls())
+@example(AS_WIDE)
 def test_narrow_values_on_the_cpu(call):
     assert kept(cpu, *call) == kept(reference, *call)
 
 
 @FEW
 @given(narrow_calls())
+@example(AS_WIDE)
 @pytest.mark.filterwarnings("ignore:invalid value", "ignore:overflow")  # of Python, simulating
 def test_narrow_values_on_cuda(call):
     assert kept(cuda, *call) == kept(reference, *call)

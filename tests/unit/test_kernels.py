@@ -558,6 +558,17 @@ def test_works_where_no_cache_folder_can_be_written():
     assert run.stdout.splitlines() == ["[7, 8, 5]", "None"]
 
 
+def test_numba_learns_no_types_while_a_kernel_is_compiled():
+    """It would do so at its first compilation, during which another thread's can fail."""
+    code = (
+        "import numpy as np; from gpufeed.kernels import cpu, mask_rows;"
+        "from numba.core.typing.typeof import typeof_impl; known = list(typeof_impl.registry);"
+        "mask_rows(np.array([0, 1]), np.zeros((1, 1), bool));"
+        "assert known == list(typeof_impl.registry)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_is_not_importable_as_a_top_level_package():
     folder = Path(kernels.__file__).parent
     spec = importlib.util.spec_from_file_location("kernels", folder / "__init__.py")

@@ -32,7 +32,8 @@ def test_names_of_places(name, place):
     assert as_place(name) == place
     assert str(place) == name
     assert as_place(place) is place
-    assert pickle.loads(pickle.dumps(place)) == place
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        assert pickle.loads(pickle.dumps(place, protocol)) == place
 
 
 def test_a_device_without_number_is_the_first():
