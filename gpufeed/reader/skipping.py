@@ -183,11 +183,11 @@ class SkipLog:
             )
             raise error
         is_told = _num_digits(num_skipped) > _num_digits(self.count)
-        log.log(
-            logging.WARNING if is_told else logging.DEBUG,
-            "%s: skipped sample %d (%d so far in this pass): %r",
-            *(self._stage, ordinal, num_skipped, error),
-        )
+        level = logging.WARNING if is_told else logging.DEBUG
+        if log.isEnabledFor(level):
+            # As text: who keeps the record would keep the error, and every frame it came through.
+            told = self._stage, ordinal, num_skipped, repr(error)
+            log.log(level, "%s: skipped sample %d (%d so far in this pass): %s", *told)
         self.count = num_skipped
         self._skipped.add(ordinal, num_samples)
 
