@@ -89,8 +89,7 @@ class Pool:
         self._poll = select.poll()
         try:
             with uninterrupted():
-                for _ in range(num_workers):
-                    self._processes.append(standby.take())
+                standby.take(num_workers, self._processes)
             self._results, self._results_end = self._pipe()
             self._notices, self._notify = self._pipe()
             os.set_blocking(self._results, False)
@@ -197,9 +196,10 @@ class Pool:
         """Let the processes wait for the next pass, once all that they were to send has arrived."""
         with self._ending:
             if not self._is_closed and os.getpid() == self._owner:
-                if self.tasks is not None:
+                if self.tasks is not None and self._tasks is not None:
                     self.tasks.close()
-                # Each finds, if it does not know yet, that nothing more comes, and nobody listens.
+                    # Said, and not left to the closing of a pipe that a fork may hold open, too.
+                    self._tasks.end(len(self._workers))
                 self._standby.put(self._processes)
                 self._is_closed = True
 

@@ -19,6 +19,7 @@ from gpufeed.errors import ReaderError
 from gpufeed.workers.ending import end_session, exit_status
 from gpufeed.workers.payload import Payload
 from gpufeed.workers.segment import Segment
+from gpufeed.workers.surroundings import surroundings
 from gpufeed.workers.worker import CLOSE_GRACE_S, STATUS_HUNG_UP, Ends, Setup, send_setup
 
 __all__ = ["Process", "Worker", "cannot_start", "end_all"]
@@ -45,7 +46,7 @@ class Process:
     """
 
     def __init__(self) -> None:
-        self._surroundings = _surroundings()
+        self._surroundings = surroundings()
         with ExitStack() as undo:
             self._control, theirs = map(undo.enter_context, socket.socketpair())
             self._popen = _start(theirs.fileno())
@@ -60,10 +61,10 @@ class Process:
         self.pid = self._popen.pid
         _kept.add(self)
 
-    def is_usable(self) -> bool:
-        """Whether it goes on, and would be the same if it were started now."""
+    def is_usable(self, now: tuple[object, ...]) -> bool:
+        """Whether it goes on, and would be the same if it were started in surroundings ``now``."""
         has_ended = self._popen.returncode is not None or _is_readable(self.sentinel, 0)
-        return not has_ended and self._surroundings == _surroundings()
+        return not has_ended and self._surroundings == now
 
     def tell(self, setup: Setup, ends: Ends) -> None:
         """Tell it what to do in a pass."""
@@ -98,6 +99,11 @@ class Process:
         end_session(self._popen, unless=(0, STATUS_HUNG_UP))
         return exit_status(self._popen)
 
+    def let_go(self) -> None:
+        """Close what is left, in a process whose child it is not; idempotent."""
+        self._popen.returncode = 0  # it is not for us to wait for
+        self.release()
+
     def release(self) -> None:
         """Close what is left; idempotent."""
         _kept.discard(self)
@@ -116,6 +122,16 @@ def end_all(processes: Sequence[Process]) -> None:
             rest.callback(process.end, deadline)
         for process in processes:
             process.hang_up()
+
+
+def _let_go() -> None:
+    """Close, in a fork, what it has of the parent's processes: they end when that does."""
+    for process in list(_kept):
+        process.let_go()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go)
 
 
 class Worker:
@@ -208,12 +224,6 @@ def _start(control_fd: int) -> subprocess.Popen[bytes]:
         start_new_session=True,
         env={**_ENVIRONMENT, **os.environ},
     )
-
-
-def _surroundings() -> tuple[object, ...]:
-    """Return what a process has of its parent's when it starts, and keeps."""
-    folder = os.stat(".")
-    return list(sys.path), dict(os.environ), (folder.st_dev, folder.st_ino)
 
 
 def _is_readable(fd: int, wait_ms: float) -> bool:

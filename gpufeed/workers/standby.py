@@ -9,54 +9,76 @@ from __future__ import annotations
 
 import atexit
 import os
+import threading
+import time
 from collections import deque
 from collections.abc import Sequence
 from contextlib import ExitStack
 from weakref import WeakSet
 
+from gpufeed.workers.interrupts import uninterrupted
 from gpufeed.workers.process import Process, end_all
+from gpufeed.workers.surroundings import surroundings
 
 __all__ = ["Standby"]
+
+# Of all readers, also of those that are garbage which nobody has collected yet. Each process holds
+# two descriptors here, and whatever memory its imports take.
+MAX_WAITING = max(64, 2 * (os.cpu_count() or 1))
 
 
 class Standby:
     """Processes that have come to the end of a pass, and wait for the next one of their reader.
 
-    They end when the reader is closed or collected, and at interpreter exit. A copy of a reader
-    has none of them, and nor has a fork.
+    They end when the reader is closed or collected, and at interpreter exit; and where there are
+    more than `MAX_WAITING`, those that have waited longest. A copy of a reader has none of them,
+    and nor has a fork.
     """
 
     def __init__(self) -> None:
         self._owner = os.getpid()
+        self._since_s = 0.0
         self._processes: deque[Process] = deque()
-        _standbys.add(self)
+        with _standbys_lock:
+            _standbys.add(self)
 
-    def take(self) -> Process:
-        """Return a process that waits, or a new one.
+    def take(self, num: int, taken: list[Process]) -> None:
+        """Append ``num`` processes to ``taken``: those that wait, and for the rest new ones.
 
         Raises:
             OSError: The system refuses to start one more.
         """
-        while (process := self._pop()) is not None:
-            if process.is_usable():
-                return process
-            _end([process])
-        return Process()
+        now = surroundings()
+        for _ in range(num):
+            while (process := self._pop()) is not None and not process.is_usable(now):
+                _end([process])
+            taken.append(process or _start())
 
     def put(self, processes: list[Process]) -> None:
         """Let processes wait that have nothing to do, and take them from who has them."""
         self._processes.extend(processes)
         processes.clear()
+        self._since_s = time.monotonic()
+        others = [each for each in _all() if each is not self]
+        num_over = len(self._processes) + sum(map(Standby.num_waiting, others)) - MAX_WAITING
+        for longest in sorted(others, key=lambda each: each._since_s):
+            if num_over <= 0:
+                return
+            num_over -= longest.num_waiting()
+            longest.close()
 
     def close(self) -> None:
         """End those that wait; idempotent, from any thread."""
-        _end(list(iter(self._pop, None)))
+        with uninterrupted():
+            _end(list(iter(self._pop, None)))
+
+    def num_waiting(self) -> int:
+        """Return how many there are."""
+        return len(self._processes)
 
     def _pop(self) -> Process | None:
         if os.getpid() != self._owner:
             self._owner = os.getpid()
-            for process in self._processes:
-                process.release()
             self._processes.clear()
         try:
             return self._processes.pop()
@@ -71,6 +93,16 @@ class Standby:
         return Standby, ()
 
 
+def _start() -> Process:
+    try:
+        return Process()
+    except OSError:
+        if not any(map(Standby.num_waiting, _all())):
+            raise
+    _close_all()  # what others wait with may be what is missing
+    return Process()
+
+
 def _end(processes: Sequence[Process]) -> None:
     with ExitStack() as rest:
         for process in processes:
@@ -79,9 +111,16 @@ def _end(processes: Sequence[Process]) -> None:
 
 
 _standbys: WeakSet[Standby] = WeakSet()
+# Reentrant: the garbage collector may run a finalizer that makes a reader while it is held.
+_standbys_lock = threading.RLock()
+
+
+def _all() -> list[Standby]:
+    with _standbys_lock:
+        return list(_standbys)
 
 
 @atexit.register
-def _close_standbys() -> None:
-    for standby in list(_standbys):
+def _close_all() -> None:
+    for standby in _all():
         standby.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import importlib
 import os
 import pickle
 import re
@@ -15,6 +17,11 @@ from support.processes import assert_ends
 
 from gpufeed.pytest_plugin import _children, _open_files, _shared_memory
 from gpufeed.reader import buffered, cache, firstn, isolate, multiprocess_reader, xmap_readers
+from gpufeed.workers import standby
+from gpufeed.workers.frames import Kind
+from gpufeed.workers.payload import pack
+from gpufeed.workers.pool import Pool
+from gpufeed.workers.worker import MapSamples
 
 
 def pids(num=4):
@@ -131,6 +138,67 @@ def test_what_the_surroundings_are_is_that_of_now(monkeypatch, tmp_path):
     assert next(iter(list(reader)))[1] == str(tmp_path)
 
 
+@pytest.mark.parametrize("is_interactive", [True, False])
+def test_a_source_that_is_edited_counts_where_a_user_expects_it(
+    is_interactive, monkeypatch, tmp_path
+):
+    if is_interactive:
+        monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
+    else:
+        monkeypatch.delattr(sys, "ps1", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    source = tmp_path / f"edited_{is_interactive}.py"
+    source.write_text("def told():\n    yield 1")
+    module = importlib.import_module(source.stem)
+    reader = isolate(module.told)
+    assert [*reader(), *reader()] == [1, 1]
+    source.write_text("def told():\n    yield 'edited'")
+    assert list(reader) == (["edited"] if is_interactive else [1])
+
+
+def test_readers_that_nobody_closes_keep_no_more_than_so_many(monkeypatch):
+    monkeypatch.setattr(standby, "MAX_WAITING", 2)
+    before, readers = _children(), [isolate(pids), isolate(pids), merged()]
+    oldest, *_ = readers[0]
+    list(readers[1])
+    assert len(_children() - before) == 2
+    list(readers[2])
+    assert len(_children() - before) == 2
+    assert oldest not in [*readers[0], *readers[1]]
+    assert len(_children() - before) == 2
+
+
+def test_a_process_that_cannot_be_started_takes_the_place_of_those_that_wait(monkeypatch):
+    start, num_waiting = standby.Process, []
+
+    def refused_while_some_wait():
+        num_waiting.append(len(_children() - before))
+        if num_waiting[-1]:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        return start()
+
+    before, reader = _children(), isolate(pids)
+    list(reader)
+    monkeypatch.setattr(standby, "Process", refused_while_some_wait)
+    assert len(list(isolate(pids))) == 4
+    assert num_waiting == [1, 0]
+
+
+def test_work_ends_even_where_a_fork_keeps_the_pipe_of_tasks_open():
+    waiting, work = standby.Standby(), pack("test", MapSamples(abs, None, False), {})
+    forks = []
+    for number in range(2):
+        with Pool("test", 1, waiting, max_entries=1, has_tasks=True) as pool:
+            forks.append(os.dup(pool._tasks.records))
+            pool.give_work([work])
+            pool.tasks.put(number, Kind.VALUE, -7, is_last=True)
+            ((_, entry, _),) = pool.receive(timeout_s=10)
+            assert entry == (number, Kind.VALUE, 7)
+            pool.finish()
+    for fork in forks:
+        os.close(fork)
+
+
 def test_one_that_is_killed_meanwhile_is_replaced():
     reader = isolate(pids)
     (first,) = set(reader())
@@ -169,6 +237,40 @@ def test_processes_of_a_process_end_with_its_pass():
     reader = isolate(isolate(pids))
     inner, *_ = reader
     assert_ends(inner)
+
+
+def test_they_end_though_a_fork_outlives_their_parent():
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-W",
+            "ignore::DeprecationWarning",
+            "-c",
+            """
+import os, signal
+from gpufeed.reader import isolate
+def pids():
+    yield os.getpid()
+reader = isolate(pids)
+(pid,) = reader
+child = os.fork()
+if child == 0:
+    os.close(1), os.close(2)
+    signal.pause()
+print(pid, child, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+""",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    pid, child = map(int, done.stdout.split())
+    try:
+        assert_ends(pid)
+    finally:
+        os.kill(child, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("ends", ["", "os.kill(os.getpid(), 9)"], ids=["exit", "SIGKILL"])
