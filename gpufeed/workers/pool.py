@@ -88,29 +88,32 @@ class Pool:
         self._local: deque[Entry] = deque()
         self._poll = select.poll()
         try:
-            with uninterrupted():
-                standby.take(num_workers, self._processes)
-            self._results, self._results_end = self._pipe()
-            self._notices, self._notify = self._pipe()
-            os.set_blocking(self._results, False)
-            self._poll.register(self._results, select.POLLIN)
-            self._poll.register(self._notices, select.POLLIN)
-            if has_tasks:
-                self._tasks = _Tasks(stage, self._pipe(), self._pipe())
-            for number, process in enumerate(self._processes):
-                self._workers.append(Worker(stage, number, process, self._pipe()))
-                self._poll.register(process.sentinel, select.POLLIN)
-            self._inbox = Inbox(
-                [worker.segment for worker in self._workers],
-                [worker.returns for worker in self._workers],
-                max_views=self._max_views,
-                max_together=max_entries,
-            )
+            with uninterrupted():  # what nobody knows of yet, nobody would close
+                self._build(num_workers, has_tasks=has_tasks)
         except BaseException as error:
             self.__exit__()
             if isinstance(error, OSError):
                 raise cannot_start(stage, error) from error
             raise
+
+    def _build(self, num_workers: int, *, has_tasks: bool) -> None:
+        self._standby.take(num_workers, self._processes)
+        self._results, self._results_end = self._pipe()
+        self._notices, self._notify = self._pipe()
+        os.set_blocking(self._results, False)
+        self._poll.register(self._results, select.POLLIN)
+        self._poll.register(self._notices, select.POLLIN)
+        if has_tasks:
+            self._tasks = _Tasks(self.stage, self._pipe(), self._pipe())
+        for number, process in enumerate(self._processes):
+            self._workers.append(Worker(self.stage, number, process, self._pipe()))
+            self._poll.register(process.sentinel, select.POLLIN)
+        self._inbox = Inbox(
+            [worker.segment for worker in self._workers],
+            [worker.returns for worker in self._workers],
+            max_views=self._max_views,
+            max_together=self._max_entries,
+        )
 
     def give_work(self, payloads: Sequence[Payload]) -> None:
         """Let the workers begin, each with its own payload, or all with the only one."""

@@ -18,6 +18,7 @@ from gpufeed import reader as rd
 from gpufeed.errors import ReaderError, WorkerDied
 from gpufeed.workers.ending import end_session, exit_status
 from gpufeed.workers.process import Process
+from gpufeed.workers.surroundings import surroundings
 
 
 @pytest.fixture
@@ -195,7 +196,7 @@ def test_an_interrupt_while_one_worker_is_awaited_leaves_no_other_behind(
         list(reader)
     assert descriptors() == before
     assert len(ended) == num_started
-    assert not any(process.is_usable() for process in started)
+    assert not any(process.is_usable(surroundings()) for process in started)
 
 
 @pytest.mark.parametrize(
