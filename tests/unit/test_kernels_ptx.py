@@ -13,12 +13,17 @@ import sys
 
 import pytest
 
-# numba's simulator, which the other tests use, cannot compile: hence another process without it.
-NUM_PARTS = 2  # compiled at once
-COMPILE_PART = """
+pytestmark = pytest.mark.timeout(600)  # it takes 20 s where nobody else is at work
+
+# numba's simulator, which the other tests use, cannot compile: hence other processes without it.
+NUM_COMPILERS = 2
+# They share their input, and each compiles what it draws the number of.
+NUMBERS = b"".join(b"%4d" % number for number in range(1000))
+COMPILE = """
 import json
 import re
 import sys
+from os import read
 from itertools import product
 from types import SimpleNamespace
 import numba.np.arrayobj, numpy
@@ -53,8 +58,9 @@ def rows(i, j, *values, out, fault=types.int64):
     return (array(i), array(j), *values, *old, array(fault), i64, i64, array(out))
 
 i32, i64, single = types.int32, types.int64, types.float32
-moved = [*product([i32], words), (i64, types.uint32)]
-signatures = {
+moved = [(i32, types.uint8), (i64, types.uint32), (i32, types.uint64)]
+signatures = {  # the largest kernel first
+    "_unpack": [(array(types.uint8), i64, array(i64))],
     "_set_rows": [
         *[rows(i32, i32, word, out=word) for word in words],
         *[rows(i, i64, types.uint32, out=types.uint32) for i in indices],
@@ -82,7 +88,7 @@ signatures = {
     "_mask": [(array(i), types.boolean, i64, array(types.boolean)) for i in indices],
     "_cast": [
         *[(array(types.boolean), array(dtype)) for dtype in [types.boolean, i64, *floats]],
-        *[(array(types.uint8), array(dtype)) for dtype in numbers],
+        *[(array(types.uint8), array(dtype)) for dtype in wide],
         *[(array(dtype), array(types.float16)) for dtype in numbers],
     ],
     "_scale_channels": [
@@ -94,7 +100,6 @@ signatures = {
         *[(array(dtype), *[sum_of(dtype)] * 3, types.boolean, array(to), array(i64))
           for dtype, to in product(floats, [types.uint8, types.float16, single])],
     ],
-    "_unpack": [(array(types.uint8), i64, array(i64))],
     "_unpack_bits": [(array(types.uint8), array(types.boolean))],
     "_scale": [(array(dtype), sum_of(to), sum_of(to), array(to))
                for dtype, to in product([types.uint8, types.int64], floats)],
@@ -106,14 +111,14 @@ found = {
 }
 if set(found) != set(signatures):
     raise SystemExit(f"signatures are listed for {set(signatures)}, kernels are {set(found)}")
-part, num_parts = map(int, sys.argv[1:])
-mine = [(name, each) for name, listed in signatures.items() for each in listed][part::num_parts]
+todo = [(name, each) for name, listed in signatures.items() for each in listed]
 try:
     from cuda.core import Linker, LinkerOptions, ObjectCode
 except ImportError:  # of a numba-cuda that came without
     Linker = None
-assembled = {}
-for name, signature in mine:
+num_compiled, assembled = 0, {}
+while (number := int(read(0, 4))) < len(todo):
+    name, signature = todo[number]
     ptx, _ = cuda.compile_ptx(found[name].py_func, signature, cc=(9, 0))
     if ".target sm_90" not in ptx or ".entry" not in ptx:
         raise SystemExit(f"{name}{signature}: no kernel for sm_90 in the PTX")
@@ -127,7 +132,8 @@ for name, signature in mine:
         linker.link("cubin")
         told = re.findall(r"(\\d+) (registers|bytes stack|bytes spill)", linker.get_info_log())
         assembled[name] = [(what, int(number)) for number, what in told]
-print(json.dumps([len(mine), assembled if Linker else None]))
+    num_compiled += 1
+print(json.dumps([num_compiled, assembled if Linker else None]))
 """
 
 
@@ -136,16 +142,20 @@ def compiled():
     """Return how many kernels were compiled, and of each name what assembling one of them told."""
     if importlib.util.find_spec("nvidia") is None:
         pytest.skip("compiling to PTX needs nvrtc and nvvm: pip install 'gpufeed[dev]'")
+    source, sink = os.pipe()
+    os.write(sink, NUMBERS)
     parts = [
         subprocess.Popen(
-            [sys.executable, "-c", COMPILE_PART, str(part), str(NUM_PARTS)],
+            [sys.executable, "-c", COMPILE],
             env=os.environ | {"NUMBA_ENABLE_CUDASIM": "0"},
+            stdin=source,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
-        for part in range(NUM_PARTS)
+        for _ in range(NUM_COMPILERS)
     ]
+    os.close(source), os.close(sink)
     told = [part.communicate() for part in parts]
     assert all(part.returncode == 0 for part in parts), [errors for _, errors in told]
     counts, assembled = zip(*(json.loads(output) for output, _ in told), strict=True)
