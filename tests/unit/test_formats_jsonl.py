@@ -52,7 +52,7 @@ def test_columns_are_picked_in_order(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('{"a": 1,}', r"line 2, column 9: expected JSON \(.*\), got '}'"),
+        ('{"a" 1}', r"line 2, column 6: expected JSON \(.*\), got '1}'"),
         ("nope", r"line 2, column 1: expected JSON \(Expecting value\), got 'nope'"),
         ("[1, 2", r"line 2, column [67]: expected JSON \(.*\), got ''"),
         ("1 2", r"line 2, column 3: expected JSON \(Extra data\), got '2'"),
