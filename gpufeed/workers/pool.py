@@ -44,7 +44,7 @@ _MIN_FREE_NBYTES = 4 << 20
 
 
 class Pool:
-    """Workers of one pass.
+    """Workers of one pass, started by ``with``.
 
     Args:
         stage: What the user calls the stage; named in errors.
@@ -54,8 +54,8 @@ class Pool:
         has_tasks: Whether samples are sent to them.
 
     Raises:
-        ReaderError: There is not enough shared memory, no Python to start, or nothing to start it
-            with: open files, processes, memory.
+        ReaderError: There is not enough shared memory; on entry also: no Python to start, or
+            nothing to start it with: open files, processes, memory.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Pool:
         require_free(stage, (num_workers + has_tasks) * _MIN_FREE_NBYTES)
         self.stage = stage
         self.tasks: Outbox | None = None
-        self._max_entries = max_entries
+        self._num_workers, self._has_tasks, self._max_entries = num_workers, has_tasks, max_entries
         # Workers share the slots of tasks, half of them: what is on its way must have room, too.
         # And each slot that samples keep here is a mapping, and a descriptor, of this process.
         self._max_views = MAX_SLOTS // 2 // num_workers
@@ -87,23 +87,15 @@ class Pool:
         self._inbox = Inbox([], [])
         self._local: deque[Entry] = deque()
         self._poll = select.poll()
-        try:
-            with uninterrupted():  # what nobody knows of yet, nobody would close
-                self._build(num_workers, has_tasks=has_tasks)
-        except BaseException as error:
-            self.__exit__()
-            if isinstance(error, OSError):
-                raise cannot_start(stage, error) from error
-            raise
 
-    def _build(self, num_workers: int, *, has_tasks: bool) -> None:
-        self._standby.take(num_workers, self._processes)
+    def _build(self) -> None:
+        self._standby.take(self._num_workers, self._processes)
         self._results, self._results_end = self._pipe()
         self._notices, self._notify = self._pipe()
         os.set_blocking(self._results, False)
         self._poll.register(self._results, select.POLLIN)
         self._poll.register(self._notices, select.POLLIN)
-        if has_tasks:
+        if self._has_tasks:
             self._tasks = _Tasks(self.stage, self._pipe(), self._pipe())
         for number, process in enumerate(self._processes):
             self._workers.append(Worker(self.stage, number, process, self._pipe()))
@@ -224,7 +216,7 @@ class Pool:
 
     def release(self) -> None:
         """Close everything that `close` left, once no thread uses it; idempotent."""
-        with self._ending:
+        with self._ending, uninterrupted():
             self._close_fds(list(self._fds))
             for process in self._processes:
                 process.release()
@@ -234,6 +226,14 @@ class Pool:
                 self._tasks.segment.close()
 
     def __enter__(self) -> Pool:
+        try:
+            with uninterrupted():  # what nobody knows of yet, nobody would close
+                self._build()
+        except BaseException as error:
+            self.__exit__()
+            if isinstance(error, OSError):
+                raise cannot_start(self.stage, error) from error
+            raise
         return self
 
     def __exit__(self, *raised: object) -> None:

@@ -18,6 +18,7 @@ from gpufeed import reader as rd
 from gpufeed.errors import ReaderError, WorkerDied
 from gpufeed.workers.ending import end_session, exit_status
 from gpufeed.workers.process import Process
+from gpufeed.workers.segment import Segment
 from gpufeed.workers.surroundings import surroundings
 
 
@@ -101,6 +102,23 @@ def test_a_session_that_has_seen_to_its_end_is_left_alone():
 
 def descriptors():
     return sorted(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.parametrize("moment", ["create", "close"])
+def test_an_interrupt_while_memory_is_made_or_given_up_leaves_none(moment, monkeypatch):
+    act = getattr(Segment, moment)
+
+    def interrupted(*where):
+        done = act(*where)
+        signal.raise_signal(signal.SIGINT)
+        return done
+
+    before, reader = descriptors(), rd.multiprocess_reader([counting(2), counting(2)])
+    monkeypatch.setattr(Segment, moment, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        list(reader)
+    reader.close()
+    assert descriptors() == before
 
 
 @pytest.mark.parametrize(
