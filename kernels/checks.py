@@ -7,6 +7,7 @@ numbers of sequences are left to the kernels.
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -108,17 +109,21 @@ def can_fill(value: Any, dtype: np.dtype[Any]) -> bool:
 
     >>> can_fill(0.1, np.dtype("float16")), can_fill(1e5, np.dtype("float16"))
     (True, False)
+    >>> can_fill(-(10**30), np.dtype("float32")), can_fill(10**30, np.dtype("int64"))
+    (True, False)
     """
     if type(value) is dtype.type:
         return True
     given = np.asarray(value)
-    if given.ndim or given.dtype.kind not in "biuf":
+    # What NumPy has no dtype for is an object to it, such as a fraction, or a very large int.
+    if given.ndim or not (given.dtype.kind in "biuf" or isinstance(value, Real)):
         return False
-    with np.errstate(invalid="ignore", over="ignore"):
-        kept = given.astype(dtype)
-    if dtype.kind == "f":
-        return bool(np.isfinite(kept) or not np.isfinite(given))
-    return bool(kept == given)
+    try:
+        with np.errstate(invalid="ignore", over="ignore"):
+            kept = given.astype(dtype)
+    except OverflowError:
+        return False
+    return bool(kept == given or (dtype.kind == "f" and (np.isfinite(kept) or given != given)))
 
 
 def check_castable(name: str, values: Array, out: Array) -> None:

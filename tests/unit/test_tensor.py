@@ -4,6 +4,7 @@ import copy
 import gc
 import pickle
 import weakref
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -275,6 +276,12 @@ def test_what_is_finite_does_not_become_infinite():
     with pytest.raises(FieldError, match="pad_value must be a number that float16 can hold, got"):
         halves.to_padded(1e5)
     assert np.isinf(halves.first_step(float("inf"))[1])
+
+
+@pytest.mark.parametrize("value", [-(10**30), Fraction(1, 3)])
+def test_numbers_that_numpy_has_no_dtype_for_pad_floats(value):
+    padded, _ = LoDTensor([1.0], lod=[[0, 0, 1]]).to_padded(value)
+    assert padded.tolist() == [[float(np.float32(value))], [1.0]]
 
 
 def test_nan_pads_floats():
