@@ -22,17 +22,19 @@ from gpufeed.workers.surroundings import surroundings
 
 __all__ = ["Standby"]
 
-# Of all readers, also of those that are garbage which nobody has collected yet. Each process holds
-# two descriptors here, and whatever memory its imports take.
+# Of all readers, also of those that are garbage which nobody has collected yet: a process keeps the
+# memory that its imports take.
 MAX_WAITING = max(64, 2 * (os.cpu_count() or 1))
+# And two descriptors here. For so many that this process may open, one may wait.
+_DESCRIPTORS_EACH = 16
 
 
 class Standby:
     """Processes that have come to the end of a pass, and wait for the next one of their reader.
 
     They end when the reader is closed or collected, and at interpreter exit; and where there are
-    more than `MAX_WAITING`, those that have waited longest. A copy of a reader has none of them,
-    and nor has a fork.
+    too many, those of the reader that has not been used for longest. A copy of a reader has none of
+    them, and nor has a fork.
     """
 
     def __init__(self) -> None:
@@ -60,7 +62,7 @@ class Standby:
         processes.clear()
         self._since_s = time.monotonic()
         others = [each for each in _all() if each is not self]
-        num_over = len(self._processes) + sum(map(Standby.num_waiting, others)) - MAX_WAITING
+        num_over = len(self._processes) + sum(map(Standby.num_waiting, others)) - _most()
         for longest in sorted(others, key=lambda each: each._since_s):
             if num_over <= 0:
                 return
@@ -91,6 +93,15 @@ class Standby:
 
     def __reduce__(self) -> tuple[type[Standby], tuple[()]]:
         return Standby, ()
+
+
+def _most() -> int:
+    import resource
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return MAX_WAITING
+    return min(MAX_WAITING, limit // _DESCRIPTORS_EACH)
 
 
 def _start() -> Process:

@@ -235,6 +235,10 @@ class TestLoaders:
         got = [[tensor.numpy().tolist() for tensor in tensors] for [tensors] in loader]
         assert got == [[[[n, n], [n, n]], [[n], [n]]] for n in range(3)]
 
+        loader.set_batch_generator(lambda: [[np.zeros((2, 2), "float32")]])
+        with pytest.raises(FieldError, match=r"must be one array for each of .*, got 1"):
+            list(loader)
+
     def test_a_loop(self):
         executor = fluid.Executor(fluid.CPUPlace())
         reader = self.loader(fluid.io.PyReader)

@@ -7,6 +7,7 @@ import importlib
 import os
 import pickle
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -156,8 +157,11 @@ def test_a_source_that_is_edited_counts_where_a_user_expects_it(
     assert list(reader) == (["edited"] if is_interactive else [1])
 
 
-def test_readers_that_nobody_closes_keep_no_more_than_so_many(monkeypatch):
-    monkeypatch.setattr(standby, "MAX_WAITING", 2)
+@pytest.mark.parametrize(
+    "limit", [(standby, "MAX_WAITING", 2), (resource, "getrlimit", lambda _: (32, 32))]
+)
+def test_readers_that_nobody_closes_keep_no_more_than_so_many(limit, monkeypatch):
+    monkeypatch.setattr(*limit)
     before, readers = _children(), [isolate(pids), isolate(pids), merged()]
     oldest, *_ = readers[0]
     list(readers[1])

@@ -186,7 +186,12 @@ class DataLoader:
         return self()
 
     def _columns(self, arrays: Sequence[Any]) -> ColumnarBatch:
-        names = (each.name for each in self._feed_list)
+        names = [each.name for each in self._feed_list]
+        if len(arrays) != len(names):
+            raise FieldError(
+                f"{type(self).__name__}.set_batch_generator: a batch must be one array for each of "
+                f"{names}, got {len(arrays)}"
+            )
         return ColumnarBatch(dict(zip(names, arrays, strict=True)))
 
     def _read_by_program(self, method: str) -> ReaderVariable:
