@@ -1,4 +1,4 @@
-"""The conversions of a batch on the device: cast, scale, shift, from any dtype to any.
+"""The conversions of a batch on the device: cast, scale, shift; floats do not become whole numbers.
 
 A run is loaded, converted and stored by one loop for each kind of result, whose code is for one
 dtype of it or for a few: so there are no more numbers than a thread has registers for.

@@ -54,7 +54,6 @@ class Faults:
     def open(self, first_step: int = 0) -> None:
         """Forget what was; the next batch is step ``first_step`` of a pass."""
         self.first, self._first_step = self._num_batches, first_step
-        self._num_delivered = self._num_batches
         self._unknown.clear()
 
     def begin(self) -> int:

@@ -67,6 +67,20 @@ def test_a_fault_is_raised_with_its_batch_or_a_later_one_and_once(faults):
     assert faults.untold() is None
 
 
+def test_a_note_is_read_once_its_kernel_is_done(faults):
+    class Kernel(VirtualEvent):
+        """Has begun with its note, and ends when it is waited for."""
+
+        def synchronize(self):
+            faults.words[1:] = 1, 3, 9, 7
+
+    number = faults.begin()
+    faults.follow(number, CHECKED, Kernel())
+    faults.words[0] = 1 + number
+    with pytest.raises(FieldError, match=r"'price', sample 2: .* in \[0, 7\), got 9"):
+        faults.deliver(number)
+
+
 def test_what_was_delivered_and_not_raised_can_be_asked_for_once(faults):
     batches = Pass(faults)
     first, second = batches.stage(), batches.stage()
