@@ -55,7 +55,9 @@ def isolate(
     It takes as long to start as Python does, about 50 ms, and what its code imports, which with
     NumPy is twice that. After a whole pass the process waits for the next, which then begins within
     a few milliseconds: it keeps what it has imported, and is sent the reader anew. It ends with the
-    reader, or its ``close()``, where a pass is left or fails, and with the interpreter.
+    reader, or its ``close()``, where a pass is left or fails, and with the interpreter. Where the
+    environment, the folder or ``sys.path`` has changed, or in an interactive session the source of
+    a module that is loaded, the next pass starts another.
 
     Args:
         reader: Called and iterated in the process.

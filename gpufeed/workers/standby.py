@@ -50,11 +50,13 @@ class Standby:
         Raises:
             OSError: The system refuses to start one more.
         """
-        now = surroundings()
-        for _ in range(num):
-            while (process := self._pop()) is not None and not process.is_usable(now):
-                _end([process])
-            taken.append(process or _start())
+        now, found = surroundings(), list(iter(self._pop, None))
+        usable = [each for each in found if each.is_usable(now)]
+        taken += usable[:num]
+        self._processes.extend(usable[num:])
+        _end([each for each in found if each not in usable])
+        for _ in range(num - len(usable)):
+            taken.append(_start())
 
     def put(self, processes: list[Process]) -> None:
         """Let processes wait that have nothing to do, and take them from who has them."""

@@ -139,6 +139,20 @@ def test_what_the_surroundings_are_is_that_of_now(monkeypatch, tmp_path):
     assert next(iter(list(reader)))[1] == str(tmp_path)
 
 
+def test_those_that_are_out_of_date_end_together(monkeypatch):
+    reader, end_all, ended = merged(), standby.end_all, []
+
+    def end(processes):
+        ended.append(len(processes))
+        end_all(processes)
+
+    list(reader)
+    monkeypatch.setattr(standby, "end_all", end)
+    monkeypatch.setenv("GPUFEED_TOLD", "now")
+    list(reader)
+    assert ended == [2]
+
+
 @pytest.mark.parametrize("is_interactive", [True, False])
 def test_a_source_that_is_edited_counts_where_a_user_expects_it(
     is_interactive, monkeypatch, tmp_path
