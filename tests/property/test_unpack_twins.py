@@ -153,6 +153,16 @@ def test_reference_is_cuda(given):
     assert unpacked(reference, *given) == unpacked_on_device(*given)
 
 
+def test_a_tile_clears_no_cell_of_another():
+    """Whose block may have filled it already."""
+    builder = Builder(1)
+    csr = builder.add(np.array([0, 1], np.int32)), builder.add(np.array([5], np.int32))
+    dense = builder.add(np.eye(1, 70, 5, np.float32))
+    builder.jobs.append((0, densify_job(*csr, None, dense, csr)))
+    expected = unpacked(reference, builder.slab(), has_late=False)
+    assert unpacked_on_device(builder.slab(), has_late=False) == expected
+
+
 def test_a_double_becomes_half_in_one_rounding():
     """By way of float32 these would be ties, and the third one infinite."""
     values = np.array([1 + 2**-11 + 2**-30, 2**-25 + 2**-60, 65520 - 2**-30])
