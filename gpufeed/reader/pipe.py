@@ -148,8 +148,8 @@ class _Command:
         self._owner = os.getpid()
         try:
             with ExitStack() as undo:
-                self._errors = undo.enter_context(TemporaryFile())
                 with uninterrupted():
+                    self._errors = undo.enter_context(TemporaryFile())
                     # With a process group of its own, all of a pipeline can be killed.
                     self._process = subprocess.Popen(
                         arguments,

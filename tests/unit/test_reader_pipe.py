@@ -4,6 +4,7 @@ import gc
 import os
 import pickle
 import shlex
+import signal
 import subprocess
 import sys
 from contextlib import suppress
@@ -15,7 +16,7 @@ from support.readers import taken_until
 
 from gpufeed.compression import COMPRESSIONS
 from gpufeed.errors import FieldError, FormatError, MissingExtra, MissingFile, ReaderError
-from gpufeed.reader import PipeReader, batch, buffered, cache, firstn, xmap_readers
+from gpufeed.reader import PipeReader, batch, buffered, cache, firstn, pipe, xmap_readers
 from gpufeed.testing import assert_resumes_exactly
 
 TEXT = "one\n\nzwei: ä\u20ac\U0001f600\r\nlast"
@@ -335,3 +336,14 @@ def test_a_cache_does_not_take_a_killed_command_for_the_end() -> None:
 
     lines.close()
     assert kept.count() is None
+
+
+def test_an_interrupt_while_a_command_is_started_leaves_no_file_open(monkeypatch, tmp_path):
+    def interrupted():
+        fd = os.open(tmp_path / "errors", os.O_CREAT | os.O_RDWR)
+        signal.raise_signal(signal.SIGINT)
+        return os.fdopen(fd, "w+b")
+
+    monkeypatch.setattr(pipe, "TemporaryFile", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        list(PipeReader("echo 1"))
