@@ -6,6 +6,7 @@ there. Where the rows' old entries are known, and are few, only these are cleare
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -228,14 +229,22 @@ def densify_rows(
     given = np.ones(1, dtype) if values is None else values.astype(dtype, copy=False)
     if not adds or dtype in WORDS_ADD_LIKE:
         given, out = as_words(given, given.size), as_words(out, *out.shape)
-    entries = indices, given, adds
-    cuts = offsets.astype(indices.dtype, copy=False)
     if previous is not None and previous[1].size * CLEAR_NBYTES < out.nbytes:
-        outside = _make_again(cuts, entries, previous, out)
+        cuts, indices, *old = _alike(offsets, indices, *previous)
+        outside = _make_again(cuts, (indices, given, adds), old, out)
     else:
-        outside = _make_all(cuts, entries, out)
+        cuts, indices = _alike(offsets, indices)
+        outside = _make_all(cuts, (indices, given, adds), out)
     if fault is not None and outside >= 0:
         fault[0] = max(fault[0], outside + 1)
+
+
+def _alike(*csr: Array) -> list[Array]:
+    """Return offsets and indices, in turn, in one dtype that can hold them: one kernel for each."""
+    dtype = np.result_type(*csr[1::2])
+    if max(int(offsets[-1]) for offsets in csr[::2]) > np.iinfo(dtype).max:
+        dtype = np.dtype(np.int64)
+    return [each.astype(dtype, copy=False) for each in csr]
 
 
 def _make_all(cuts: Array, entries: tuple[Array, Array, bool], out: Array) -> int:
@@ -251,10 +260,10 @@ def _make_all(cuts: Array, entries: tuple[Array, Array, bool], out: Array) -> in
 
 
 def _make_again(
-    cuts: Array, entries: tuple[Array, Array, bool], previous: tuple[Array, Array], out: Array
+    cuts: Array, entries: tuple[Array, Array, bool], previous: Sequence[Array], out: Array
 ) -> int:
     indices = entries[0]
-    old_cuts, old_indices = (old.astype(indices.dtype, copy=False) for old in previous)
+    old_cuts, old_indices = previous
 
     def make(first: int, last: int) -> int:
         old = old_cuts[first : last + 1], old_indices

@@ -80,6 +80,18 @@ def test_densify_again_clears_what_it_wrote_if_that_is_little(dim, left_alone):
     assert not out[:, 4:].any()
 
 
+def test_rows_are_read_in_a_dtype_that_holds_the_number_of_every_entry():
+    few, many = np.array([0, 2]), np.array([0, 2**31])  # of as many there is no room for here
+    narrow, wide = np.zeros(2, np.int32), np.zeros(2, np.int64)
+    for csr, dtype in [
+        ([few, narrow], np.int32),
+        ([many, narrow], np.int64),
+        ([few, narrow, few, wide], np.int64),
+        ([few, narrow, many, narrow], np.int64),
+    ]:
+        assert {each.dtype for each in cpu_densify._alike(*csr)} == {np.dtype(dtype)}
+
+
 @pytest.mark.parametrize("assume_unique", [False, True])
 def test_densify_again_writes_rows_of_many_entries_and_of_none(assume_unique):
     out, rng = zeros((6, 3000)), np.random.default_rng(0)
