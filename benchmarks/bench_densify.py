@@ -16,25 +16,16 @@ Not measured: reading the output afterwards, duplicates, other dtypes, and the c
 
 Command: ``python benchmarks densify --json out.json && python benchmarks/plots.py out.json plots``
 
-Last result: ``results/cpu-2core-xeon.json``, on two cores that share one core's bandwidth, others
-at work on them (load 1.8 to 2.9). Of the memset's time fresh rows took 1.03, 0.75 and 0.46 at the
-shapes with a target, and 0.77, 0.27 and 0.25 by what was written, where each line that is touched
-has to be waited for (5 to 8 ns); two threads took 0.55 and 0.30 of it from 39 MiB up. SciPy's
-``toarray`` took 1.1 to 1.2 times as long as gpufeed at 16 MiB, 2 times at 39 and 64 MiB.
-``assume_unique`` made no difference.
+Last result (``results/cpu-2core-xeon.json``, a virtual machine, 2 cores that share one core's
+bandwidth, at rest): of the memset's time fresh rows took 1.35, 0.42 and 0.40 at the shapes with a
+target, and 0.90, 0.12 and 0.21 by what was written; two threads 0.33 and 0.28 from 39 MiB up.
+SciPy's ``toarray`` took 1.07 to 1.24 times as long as gpufeed at 16 MiB, where the fastest memset
+alone takes two thirds of SciPy's time, and 2.5 and 2.4 times at 39 and 64 MiB (into the given
+output 2.1 and 2.7). TensorFlow, in a run before, took 2.5 to 3.1 times as long.
 
-On quiet cores the same code took 1.30, 0.65 and 0.45 of the memset at these shapes, and 1.05, 0.23
-and 0.26 by what was written; TensorFlow 2.7, 2.5 and 3.1 times as long as gpufeed.
-
-Both were before the loops over entries were rewritten. Since then, old and new code in one run, by
-the clock of the thread, others at work (load 2 to 8): 0.86, 0.88 and 0.92 of the time before, by
-what was written 0.75, 0.65 and 0.63, and a quarter of it with 500 entries a row. Of the memset's
-time that is 0.85 to 1.15, 0.43 to 0.61 and 0.40 to 0.46; by what was written 0.63 to 0.75, 0.11 to
-0.17 and 0.19 to 0.28. SciPy took 1.2 to 1.35 times as long at 16 MiB, where the fastest memset of
-ours takes two thirds of SciPy's time, and 2.4 to 3 times beyond. At 4 MiB the compiled loops alone
-take 0.8 to 0.95, and 0.5 by what was written: the rest is 20 to 50 us of Python, whose code a
-memset of that size leaves in no near cache (it takes 10 us where it is in one). By the wall clock
-this benchmark gave 1.34 and 0.93 there, at load 3.
+At 4 MiB some 20 us are checks of arguments and 20 more the rest of the Python, whose code a memset
+of that size leaves in no near cache: the compiled loops alone took 0.8 to 0.95 of it, and 0.5 by
+what was written.
 """
 
 from __future__ import annotations

@@ -19,13 +19,13 @@ reading costs the same in both, and ``check=True``.
 
 Command: ``python benchmarks faces --rounds 31``
 
-Last result (virtual machine, 2 cores of an Intel Xeon that other work kept busy, Python 3.11.7):
+Last result (``results/cpu-2core-xeon.json``, virtual machine, 2 cores at rest, Python 3.11.7):
 processor time over that of the decorators, by medians and by minima: ``provider`` in one thread
-1.01 to 1.03 and 1.02 to 1.04, with threads 1.00 to 1.07 and 0.99 to 1.01 (pass by pass, a pass
-varies by a fifth); ``train`` 0.99 and 1.01, with an event handler 1.01 and 1.03; the compatible
-feeder 1.01 and 1.01. That is 1 to 6 us a batch, of 120 to 240. In order it is 1.03 to 1.04 by
-medians, but 1.08 for dicts, which are made rows one by one, and not in lists as where they are
-shuffled: a sample that is there is not held back.
+0.98 to 1.04 and 1.00 to 1.03, with threads 1.01 to 1.05 and 0.92 to 0.96 (pass by pass, a pass
+varies by a fifth); ``train`` 1.01 and 1.02, with an event handler 1.08 and 1.05, for two events a
+batch that the loop does not make; the compatible feeder 1.00 and 1.01. In order it is 1.06 for
+lists of 20 numbers, 1.10 for dicts of them and 1.00 for images, by medians: rows are made one by
+one there, as a sample that is there is not held back.
 """
 
 from __future__ import annotations

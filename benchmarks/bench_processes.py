@@ -15,15 +15,14 @@ Not measured: more workers than cores, samples of many small objects, and the co
 
 Command: ``python benchmarks processes``
 
-Last result (virtual machine, 2 cores shared with other work, load 3 to 7, Python 3.11.7, seven
-rounds): first sample after 59 ms from `isolate`, 58 ms from one process of `xmap_readers`, 67 ms
-from two, and 125 ms where the process imports NumPy to make an array; a Python that does nothing
-took 42 ms. Leaving takes 108 ms, of which 100 are the grace that a worker has to end by itself. A
-batch of 1 MiB takes 144 us, 2.8 times a copy and 14 times less than `multiprocessing.Queue`: both
-missed. In processor time it is 155 us, of both processes, to 51 of the copy. A mapper that holds
-the GIL takes 1.3 times the two bare processes with 64 samples ahead and 1.2 with 256, by wall time
-that varies by a third; in processor time 1.39 and 1.29, so 0.9 of the floor is missed by either.
-Arrays of 256 KiB take 148 us, torch's DataLoader 8.7 times as long.
+Last result (virtual machine, 2 cores at rest, Python 3.11.7): first sample after 41 ms from
+`isolate`, 42 ms from one process of `xmap_readers`, 43 ms from two, and 96 ms where the process
+imports NumPy to make an array, but 2.3 ms in a later pass; a Python that does nothing took 35 ms.
+Leaving takes 156 ms, of which 100 are the grace that a worker has to end by itself. A batch of
+1 MiB takes 109 us, 3.1 times a copy (missed) and 22 times less than `multiprocessing.Queue`; in
+processor time it is 102 us, of both processes, to 35 of the copy. A mapper that holds the GIL takes
+1.24 times the two bare processes with 64 samples ahead and 1.16 to 1.2 with 256, so 0.9 of the
+floor is missed. Arrays of 256 KiB take 52 us, torch's DataLoader 17 times as long.
 """
 
 from __future__ import annotations
