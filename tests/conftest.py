@@ -6,12 +6,16 @@ import compileall
 import ctypes
 import gc
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+# What a shell starts in the background ignores Ctrl-C, and so would every process of a test.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Run by an interpreter that has the reference installed, and holding no doctests.
 collect_ignore = ["support/reference_script.py", "support/reference_worker.py"]
