@@ -204,6 +204,8 @@ class Reader(Stage[T]):
         is_busy = False
         for samples, begun in passes:
             if _close(samples):
+                with _passes_lock:
+                    self._passes.pop(samples, None)
                 continue
             begun.is_closed = True
             begun.is_closed = close_within(samples, begun.ended) or _close(samples)
