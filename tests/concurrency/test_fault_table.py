@@ -262,6 +262,8 @@ LEAVING = [leave_by_break, leave_by_error, leave_to_the_collector]
 
 @pytest.mark.parametrize("leave", LEAVING)
 def test_leaving_one_that_never_returns(leave):
+    """It comes back, and nothing is left behind, for which the fixture of all tests looks."""
+
     def check(stage):
         leave(ALL[stage](never_returns)())
 
@@ -271,6 +273,8 @@ def test_leaving_one_that_never_returns(leave):
 @pytest.mark.parametrize("leave", LEAVING)
 @pytest.mark.parametrize("fault", [is_none, raises])
 def test_leaving_early(fault, leave):
+    """Nothing is left behind, and a fault that nobody comes to is no error."""
+
     def check(stage):
         leave(ALL[stage](fault)())
 

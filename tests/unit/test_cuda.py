@@ -133,8 +133,9 @@ class TestPageLocks:
 
     def test_do_not_keep_the_memory_mapped(self, backend):
         mapping = mmap.mmap(-1, 1 << 16)
-        backend.page_lock(mapping)
-        mapping.close()  # it would raise if an array still viewed it
+        assert backend.page_lock(mapping)
+        mapping.close()  # it raises while an array views it
+        assert mapping.closed
 
 
 class TestUnpacker:

@@ -100,8 +100,10 @@ def test_what_was_delivered_and_not_raised_can_be_asked_for_once(faults):
 def test_what_an_earlier_pass_left_is_no_fault_of_this_one(faults):
     batches = Pass(faults)
     batches.finish(batches.stage(), 9)
+    assert faults.words.any()
     faults.open(0)
     faults.deliver(faults.begin())
+    assert faults.untold() is None
 
 
 def test_at_the_end_it_waits_until_all_is_known(faults):
